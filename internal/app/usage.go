@@ -1,0 +1,238 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/gpumeter/gpumeter/aggregator"
+	"github.com/gpumeter/gpumeter/internal/clickhouse"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// usageStore answers the report stage. It puts an answer together from what is
+// kept per hour, what is kept per minute where an hour is cut or not yet summed
+// up, and raw events where a minute is cut: the same core computes all three, so
+// any span is exact to the millisecond.
+type usageStore struct {
+	db        *clickhouse.DB
+	threshold int64
+}
+
+// maxCutMinutes bounds how many minutes are computed from raw events for one
+// question.
+const maxCutMinutes = 5000
+
+// Usage implements report.Store.
+func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.UsageRow, error) {
+	if len(q.Cuts) < 2 {
+		return nil, fmt.Errorf("usage of %d cuts: at least two are needed", len(q.Cuts))
+	}
+	if q.AsOfMs > 0 {
+		return s.asOf(ctx, &q)
+	}
+	from, to := q.Cuts[0], q.Cuts[len(q.Cuts)-1]
+	pending, err := s.db.PendingHours(ctx, q.Tenant, from, to)
+	if err != nil {
+		return nil, err
+	}
+	brokenHours, brokenMinutes := broken(q.Cuts, schema.HourMs), broken(q.Cuts, schema.MinuteMs)
+	if len(brokenMinutes) > maxCutMinutes {
+		return nil, fmt.Errorf("the question cuts %d minutes, at most %d can be computed at once", len(brokenMinutes), maxCutMinutes)
+	}
+	open := slices.Compact(sorted(append(brokenHours, pending...)))
+	rows, err := s.db.Usage(ctx, &q, clickhouse.Hours, clickhouse.Windows{
+		FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open,
+	})
+	if err != nil {
+		return nil, err
+	}
+	minutes, err := s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{Only: minutesOf(open, from, to, brokenMinutes)})
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, minutes...)
+	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
+		part, err := s.fromEvents(ctx, &q, max(span.StartMs, from), min(span.EndMs, to))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, part...)
+	}
+	return rows, nil
+}
+
+// asOf computes from the events that were stored by an instant, an hour at a
+// time so that memory is bounded.
+func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.UsageRow, error) {
+	var rows []schema.UsageRow
+	to := q.Cuts[len(q.Cuts)-1]
+	first, last, err := s.db.Bounds(ctx, q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	for from := max(q.Cuts[0], first); from < min(to, last); {
+		next := min(schema.Floor(from, schema.HourMs)+schema.HourMs, to)
+		part, err := s.fromEvents(ctx, q, from, next)
+		if err != nil {
+			return nil, err
+		}
+		rows, from = append(rows, part...), next
+	}
+	return rows, nil
+}
+
+// fromEvents computes [fromMs, toMs) from raw events.
+func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64) ([]schema.UsageRow, error) {
+	var windows []aggregator.Window
+	var pieces []int
+	for i := range q.Cuts[:len(q.Cuts)-1] {
+		a, b := max(q.Cuts[i], fromMs), min(q.Cuts[i+1], toMs)
+		if a < b {
+			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
+		}
+	}
+	groups := map[string]*schema.UsageRow{}
+	var order []string
+	err := s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
+		for _, cell := range aggregator.Compute(events, windows, s.threshold) {
+			if !matches(&cell, q.Filter) {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(windows, cell.WindowMs, func(w aggregator.Window, ms int64) int { return int(w.StartMs - ms) })
+			row := rowOf(&cell, pieces[at], q.By)
+			key := fmt.Sprint(row.Piece, "\x00", row.Model, "\x00", row.Platform, "\x00", row.Region, "\x00", strings.Join(row.Keys, "\x00"))
+			if have := groups[key]; have != nil {
+				have.Add(&row.Sums)
+			} else {
+				groups[key] = &row
+				order = append(order, key)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]schema.UsageRow, 0, len(order))
+	for _, key := range order {
+		rows = append(rows, *groups[key])
+	}
+	return rows, nil
+}
+
+func rowOf(c *schema.Cell, piece int, by []string) schema.UsageRow {
+	r := schema.UsageRow{Piece: piece, Model: c.Model, Platform: c.Platform, Region: c.Region, Keys: make([]string, len(by))}
+	for i, name := range by {
+		r.Keys[i] = valueOf(c, name)
+	}
+	r.Sums = schema.Sums{
+		ActiveMs: c.ActiveMs, IdleMs: c.IdleMs, UnknownMs: c.UnknownMs,
+		UtilizationMs: c.UtilizationMs, UtilizationSum: big.NewInt(c.UtilizationSum),
+		MemoryMs: c.MemoryMs, MemoryByteMs: big.NewInt(c.MemoryByteMs), EnergyMj: c.EnergyMj, EnergyMs: c.EnergyMs,
+	}
+	if c.Instance == "" {
+		r.FreeMs = c.IdleMs
+	}
+	return r
+}
+
+func matches(c *schema.Cell, filter map[string]string) bool {
+	for name, want := range filter {
+		if valueOf(c, name) != want {
+			return false
+		}
+	}
+	return true
+}
+
+func valueOf(c *schema.Cell, dimension string) string {
+	switch dimension {
+	case "project":
+		return c.Project
+	case "instance":
+		return c.Instance
+	case "unit":
+		return c.Unit
+	case "node":
+		return c.Node
+	case "model":
+		return c.Model
+	case "platform":
+		return c.Platform
+	case "region":
+		return c.Region
+	}
+	if key, ok := strings.CutPrefix(dimension, "label:"); ok && c.Labels != "" {
+		return labelOf(c.Labels, key)
+	}
+	return ""
+}
+
+// broken returns the windows of that length that any cut lies inside of.
+func broken(cuts []int64, length int64) []int64 {
+	var list []int64
+	for _, c := range cuts {
+		if w := schema.Floor(c, length); w != c && (len(list) == 0 || list[len(list)-1] != w) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// minutesOf returns the minutes of the hours that lie in [from, to), without
+// those in except.
+func minutesOf(hours []int64, from, to int64, except []int64) []int64 {
+	minutes := []int64{}
+	for _, h := range hours {
+		for m := h; m < h+schema.HourMs; m += schema.MinuteMs {
+			if m+schema.MinuteMs <= from || m >= to {
+				continue
+			}
+			if _, found := slices.BinarySearch(except, m); !found {
+				minutes = append(minutes, m)
+			}
+		}
+	}
+	return minutes
+}
+
+// runs joins neighbouring windows.
+func runs(windows []int64, length int64) []aggregator.Window {
+	var list []aggregator.Window
+	for _, w := range windows {
+		if n := len(list); n > 0 && list[n-1].EndMs == w {
+			list[n-1].EndMs = w + length
+		} else {
+			list = append(list, aggregator.Window{StartMs: w, EndMs: w + length})
+		}
+	}
+	return list
+}
+
+func sorted(list []int64) []int64 {
+	slices.Sort(list)
+	return list
+}
+
+// Events implements report.Store.
+func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredEvent, string, error) {
+	return s.db.Events(ctx, q)
+}
+
+// Quality implements report.Store.
+func (s *usageStore) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error) {
+	return s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs)
+}
+
+// labelOf reads one label out of the canonical JSON of a cell's labels.
+func labelOf(labels, key string) string {
+	var m map[string]string
+	if json.Unmarshal([]byte(labels), &m) != nil {
+		return ""
+	}
+	return m[key]
+}

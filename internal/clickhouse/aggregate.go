@@ -1,0 +1,237 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ClickHouse/ch-go/proto"
+
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Marks returns the marks of a grain that are to do, oldest window first, at
+// most limit of them.
+func (db *DB) Marks(ctx context.Context, grain string, limit int) ([]schema.Mark, error) {
+	rows, err := db.conn.Query(ctx, "SELECT tenant, toInt64(toUnixTimestamp(`window`)) * 1000, mark, toInt64(max(length(units))), "+
+		"toUnixTimestamp64Milli(min(marked_at)) FROM dirty WHERE grain = ? "+
+		"GROUP BY tenant, `window`, mark HAVING sum(sign) > 0 ORDER BY tenant, `window`, mark LIMIT ?", grain, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read dirty marks: %w", err)
+	}
+	defer rows.Close()
+	var marks []schema.Mark
+	for rows.Next() {
+		m := schema.Mark{Grain: grain}
+		var count int64
+		if err := rows.Scan(&m.Tenant, &m.WindowMs, &m.ID, &count, &m.MarkedAtMs); err != nil {
+			return nil, fmt.Errorf("read dirty marks: %w", err)
+		}
+		m.Count = int(count)
+		marks = append(marks, m)
+	}
+	return marks, rows.Err()
+}
+
+// ClearMarks says that the marks are done.
+func (db *DB) ClearMarks(ctx context.Context, marks []schema.Mark) error {
+	return db.writeMarks(ctx, marks, -1)
+}
+
+// UnitEvents calls visit for every unit that the minute marks name, with all
+// stored events of the unit that overlap a marked minute, copies and conflicts
+// included. All marks are of one tenant, in order of their windows.
+func (db *DB) UnitEvents(ctx context.Context, marks []schema.Mark, visit func(events []schema.StoredEvent) error) error {
+	tenant := quoteText(marks[0].Tenant)
+	minutes := windowsOf(marks)
+	where := "tenant = " + tenant + " AND " + overlapping(minutes) +
+		" AND unit_hash IN (SELECT arrayJoin(units) FROM dirty WHERE grain = 'minute' AND tenant = " + tenant +
+		" AND `window` >= " + seconds(minutes[0]) + " AND `window` <= " + seconds(minutes[len(minutes)-1]) +
+		" AND mark IN (" + idList(marks) + "))"
+	return db.readUnits(ctx, marks[0].Tenant, where, visit)
+}
+
+// RangeEvents calls visit for every unit that has events in [fromMs, toMs), with
+// all of them that the stream had stored by asOfMs (0 = all).
+func (db *DB) RangeEvents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, unit string, visit func(events []schema.StoredEvent) error) error {
+	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs)
+	if asOfMs > 0 {
+		where += " AND stored_at <= fromUnixTimestamp64Milli(" + strconv.FormatInt(asOfMs, 10) + ", 'UTC')"
+	}
+	if unit != "" {
+		where += " AND unit_hash = " + strconv.FormatUint(schema.UnitHash(unit), 10) + " AND unit = " + quoteText(unit)
+	}
+	return db.readUnits(ctx, tenant, where, visit)
+}
+
+func (db *DB) readUnits(ctx context.Context, tenant, where string, visit func([]schema.StoredEvent) error) error {
+	var c eventColumns
+	groups := newUnitGroups()
+	err := db.wire.query(ctx, "SELECT "+eventSelect+" FROM raw_usage WHERE "+where, c.results(), func(rows int) error {
+		groups.add(&c, rows, tenant)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read events: %w", err)
+	}
+	return groups.each(visit)
+}
+
+// overlapping selects the events that overlap any of the minutes. Short events,
+// nearly all, are found by the exact minutes; longer ones by how far back their
+// class reaches.
+func overlapping(minutes []int64) string {
+	lo, hi := minutes[0], minutes[len(minutes)-1]
+	var short string
+	if int64(len(minutes)-1)*schema.MinuteMs == hi-lo {
+		short = "minute >= " + seconds(lo-schema.MinuteMs) + " AND minute <= " + seconds(hi)
+	} else {
+		var list []string
+		for i, m := range minutes {
+			if i == 0 || minutes[i-1] != m-schema.MinuteMs {
+				list = append(list, seconds(m-schema.MinuteMs))
+			}
+			list = append(list, seconds(m))
+		}
+		short = "minute IN (" + strings.Join(list, ",") + ")"
+	}
+	return spans(short, lo, hi) + " AND " + clipped(lo, hi+schema.MinuteMs)
+}
+
+func overlappingRange(fromMs, toMs int64) string {
+	lo, hi := schema.Floor(fromMs, schema.MinuteMs), schema.Floor(toMs-1, schema.MinuteMs)
+	short := "minute >= " + seconds(lo-schema.MinuteMs) + " AND minute <= " + seconds(hi)
+	return spans(short, lo, hi) + " AND " + clipped(fromMs, toMs)
+}
+
+func spans(short string, lo, hi int64) string {
+	var b strings.Builder
+	b.WriteString("(span = 0 AND " + short)
+	for class := 1; class < len(schema.SpanMs); class++ {
+		fmt.Fprintf(&b, " OR span = %d AND minute >= %s AND minute <= %s", class, seconds(lo-schema.SpanMs[class]), seconds(hi))
+	}
+	return b.String() + ")"
+}
+
+func clipped(fromMs, toMs int64) string {
+	return fmt.Sprintf("start < fromUnixTimestamp64Milli(%d, 'UTC') AND `end` > fromUnixTimestamp64Milli(%d, 'UTC')", toMs, fromMs)
+}
+
+// seconds writes an instant on a whole second as a literal for DateTime columns.
+func seconds(ms int64) string {
+	return "toDateTime(" + strconv.FormatInt(max(ms, 0)/1000, 10) + ", 'UTC')"
+}
+
+func windowsOf(marks []schema.Mark) []int64 {
+	var windows []int64
+	for _, m := range marks {
+		if n := len(windows); n == 0 || windows[n-1] != m.WindowMs {
+			windows = append(windows, m.WindowMs)
+		}
+	}
+	return windows
+}
+
+func idList(marks []schema.Mark) string {
+	var b strings.Builder
+	for i, m := range marks {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatUint(m.ID, 10))
+	}
+	return b.String()
+}
+
+// PutMinutes stores the usage of minutes.
+func (db *DB) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell) error {
+	if len(cells) == 0 {
+		return nil
+	}
+	var (
+		tenants, project, node, platform, region, model textColumn
+		window                                          proto.ColDateTime
+		unit, instance, labels                          proto.ColStr
+		numbers                                         [11]proto.ColUInt64
+	)
+	for i := range cells {
+		c := &cells[i]
+		tenants.Append(tenant)
+		window.AppendRaw(proto.DateTime(c.WindowMs / 1000))
+		unit.Append(c.Unit)
+		instance.Append(c.Instance)
+		project.Append(c.Project)
+		node.Append(c.Node)
+		platform.Append(c.Platform)
+		region.Append(c.Region)
+		model.Append(c.Model)
+		labels.Append(c.Labels)
+		for k, v := range [...]uint64{
+			schema.UnitHash(c.Unit), uint64(c.ActiveMs), uint64(c.IdleMs), uint64(c.UnknownMs), uint64(c.UtilizationMs), uint64(c.UtilizationSum),
+			uint64(c.MemoryMs), uint64(c.MemoryByteMs), uint64(c.EnergyMj), uint64(c.EnergyMs), c.Version,
+		} {
+			numbers[k].Append(v)
+		}
+	}
+	input := proto.Input{
+		{Name: "tenant", Data: &tenants}, {Name: "window", Data: &window}, {Name: "unit", Data: &unit}, {Name: "instance", Data: &instance},
+		{Name: "project", Data: &project}, {Name: "node", Data: &node}, {Name: "platform", Data: &platform}, {Name: "region", Data: &region},
+		{Name: "model", Data: &model}, {Name: "labels", Data: &labels},
+	}
+	for k, name := range append([]string{"unit_hash"}, append(strings.Split(amountColumns, ", "), "version")...) {
+		input = append(input, proto.InputColumn{Name: name, Data: &numbers[k]})
+	}
+	return db.insert(ctx, "usage_minute", input)
+}
+
+const (
+	amountColumns = "active_ms, idle_ms, unknown_ms, utilization_ms, utilization_sum, memory_ms, memory_byte_ms, energy_mj, energy_ms"
+	keyColumns    = "tenant, `window`, unit_hash, unit, instance, project, node, platform, region, model, labels"
+	ownerColumns  = "unit_hash, unit, instance, project, node, platform, region, model, labels"
+)
+
+// latest selects the newest version of every row of a usage table.
+func latest(table, where string) string {
+	return "SELECT " + keyColumns + ", argMax((" + amountColumns + "), version) AS amounts, max(version) AS newest FROM " + table +
+		" WHERE " + where + " GROUP BY " + keyColumns
+}
+
+// PutHours sums the minutes of the hours that the hour marks name. All marks are
+// of one tenant.
+func (db *DB) PutHours(ctx context.Context, marks []schema.Mark) error {
+	tenant := quoteText(marks[0].Tenant)
+	windows := windowsOf(marks)
+	var ranges []string
+	for _, h := range windows {
+		ranges = append(ranges, "`window` >= "+seconds(h)+" AND `window` < "+seconds(h+schema.HourMs))
+	}
+	where := "tenant = " + tenant + " AND (" + strings.Join(ranges, " OR ") + ")" +
+		" AND unit_hash IN (SELECT arrayJoin(units) FROM dirty WHERE grain = 'hour' AND tenant = " + tenant +
+		" AND mark IN (" + idList(marks) + "))"
+	var sums []string
+	for i, name := range strings.Split(amountColumns, ", ") {
+		sums = append(sums, fmt.Sprintf("sum(amounts.%d) AS %s", i+1, name))
+	}
+	query := "INSERT INTO usage_hour (" + keyColumns + ", " + amountColumns + ", version) SELECT tenant, toStartOfHour(`window`, 'UTC') AS hour, " +
+		ownerColumns + ", " + strings.Join(sums, ", ") + ", sum(newest) FROM (" + latest("usage_minute", where) + ") GROUP BY tenant, hour, " + ownerColumns
+	if err := db.conn.Exec(ctx, query); err != nil {
+		return fmt.Errorf("sum up hours: %w", err)
+	}
+	return nil
+}
+
+// MarkHours marks the hours of the minute marks, with the same units. It runs in
+// the server, which has the units already.
+func (db *DB) MarkHours(ctx context.Context, marks []schema.Mark, id uint64, nowMs int64) error {
+	tenant := quoteText(marks[0].Tenant)
+	windows := windowsOf(marks)
+	query := fmt.Sprintf("INSERT INTO dirty (grain, tenant, `window`, mark, units, marked_at, sign) "+
+		"SELECT 'hour', tenant, toStartOfHour(`window`, 'UTC') AS hour, %d, groupUniqArrayArray(units), fromUnixTimestamp64Milli(%d, 'UTC'), 1 "+
+		"FROM dirty WHERE grain = 'minute' AND tenant = %s AND `window` >= %s AND `window` <= %s AND mark IN (%s) GROUP BY tenant, hour",
+		id, nowMs, tenant, seconds(windows[0]), seconds(windows[len(windows)-1]), idList(marks))
+	if err := db.conn.Exec(ctx, query); err != nil {
+		return fmt.Errorf("mark hours: %w", err)
+	}
+	return nil
+}

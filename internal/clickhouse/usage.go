@@ -1,0 +1,181 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Grain is one of the two tables that usage is kept in.
+type Grain struct {
+	table  string
+	length int64 // of a window, milliseconds
+}
+
+// Grains of kept usage.
+var (
+	Minutes = Grain{"usage_minute", schema.MinuteMs}
+	Hours   = Grain{"usage_hour", schema.HourMs}
+)
+
+// Windows selects windows of a grain: those that start in [FromMs, ToMs),
+// without those in Except; or, when Only is not nil, just those.
+type Windows struct {
+	FromMs, ToMs int64
+	Except       []int64
+	Only         []int64
+}
+
+// PendingHours returns the hours of a tenant whose sum is older than its minutes.
+func (db *DB) PendingHours(ctx context.Context, tenant string, fromMs, toMs int64) ([]int64, error) {
+	rows, err := db.conn.Query(ctx, "SELECT toInt64(toUnixTimestamp(`window`)) * 1000 AS hour FROM dirty WHERE grain = 'hour' AND tenant = ? "+
+		"AND `window` >= "+seconds(schema.Floor(fromMs, schema.HourMs))+" AND `window` < "+seconds(toMs+999)+
+		" GROUP BY hour, mark HAVING sum(sign) > 0", tenant)
+	if err != nil {
+		return nil, fmt.Errorf("read pending hours: %w", err)
+	}
+	defer rows.Close()
+	var hours []int64
+	for rows.Next() {
+		var h int64
+		if err := rows.Scan(&h); err != nil {
+			return nil, fmt.Errorf("read pending hours: %w", err)
+		}
+		hours = append(hours, h)
+	}
+	slices.Sort(hours)
+	return slices.Compact(hours), rows.Err()
+}
+
+// Usage sums the windows of one grain. Every window must lie within one piece of
+// the query; it is counted in the piece that holds its start.
+func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Windows) ([]schema.UsageRow, error) {
+	if w.Only != nil && len(w.Only) == 0 || w.Only == nil && w.FromMs >= w.ToMs {
+		return nil, nil
+	}
+	where := "tenant = " + quoteText(q.Tenant) + " AND " + windowCondition(w) + filterCondition(q.Filter)
+	keys := make([]string, len(q.By))
+	names := make([]string, len(q.By))
+	for i, by := range q.By {
+		keys[i] = fmt.Sprintf("%s AS k%d", dimension(by), i)
+		names[i] = fmt.Sprintf("k%d", i)
+	}
+	group := append([]string{"piece", "model", "platform", "region"}, names...)
+	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
+	query := "SELECT " + strings.Join(selected, ", ") + ", " +
+		"sum(amounts.1), sum(amounts.2), sumIf(amounts.2, instance = ''), sum(amounts.3), sum(amounts.4), sum(toUInt128(amounts.5)), " +
+		"sum(amounts.6), sum(toUInt128(amounts.7)), sum(amounts.8), sum(amounts.9) FROM (" +
+		latest(grain.table, where) + ") GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
+	rows, err := db.conn.Query(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", grain.table, err)
+	}
+	defer rows.Close()
+	var list []schema.UsageRow
+	for rows.Next() {
+		r, err := scanUsage(rows, len(q.By))
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", grain.table, err)
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow, error) {
+	r := schema.UsageRow{Keys: make([]string, keys)}
+	var piece int64
+	var active, idle, free, unknown, utilizationMs, memoryMs, energyMj, energyMs uint64
+	r.UtilizationSum, r.MemoryByteMs = new(big.Int), new(big.Int)
+	into := []any{&piece, &r.Model, &r.Platform, &r.Region}
+	for i := range r.Keys {
+		into = append(into, &r.Keys[i])
+	}
+	into = append(into, &active, &idle, &free, &unknown, &utilizationMs, r.UtilizationSum, &memoryMs, r.MemoryByteMs, &energyMj, &energyMs)
+	if err := rows.Scan(into...); err != nil {
+		return r, err
+	}
+	r.Piece = int(piece)
+	r.ActiveMs, r.IdleMs, r.FreeMs, r.UnknownMs = int64(active), int64(idle), int64(free), int64(unknown)
+	r.UtilizationMs, r.MemoryMs, r.EnergyMj, r.EnergyMs = int64(utilizationMs), int64(memoryMs), int64(energyMj), int64(energyMs)
+	return r, nil
+}
+
+// pieceOf numbers the piece that holds the start of the window.
+func pieceOf(cuts []int64) string {
+	if len(cuts) == 2 {
+		return "toInt64(0)"
+	}
+	list := make([]string, len(cuts)-1)
+	for i, c := range cuts[:len(cuts)-1] {
+		list[i] = strconv.FormatInt(c, 10)
+	}
+	array := "[" + strings.Join(list, ",") + "]"
+	return "toInt64(indexOf(" + array + ", roundDown(toInt64(toUnixTimestamp(`window`)) * 1000, " + array + "))) - 1"
+}
+
+func windowCondition(w Windows) string {
+	if w.Only != nil {
+		return "`window` IN (" + secondsList(w.Only) + ")"
+	}
+	condition := "`window` >= " + seconds(w.FromMs) + " AND `window` < " + seconds(w.ToMs)
+	if len(w.Except) > 0 {
+		condition += " AND `window` NOT IN (" + secondsList(w.Except) + ")"
+	}
+	return condition
+}
+
+func secondsList(windows []int64) string {
+	list := make([]string, len(windows))
+	for i, w := range windows {
+		list[i] = seconds(w)
+	}
+	return strings.Join(list, ",")
+}
+
+// Dimensions lists what usage can be grouped and filtered by, beside label:KEY.
+var Dimensions = []string{"project", "instance", "unit", "node", "model", "platform", "region"}
+
+// dimension returns the expression of a dimension. A dimension that is none of
+// ours selects nothing rather than reaching SQL.
+func dimension(by string) string {
+	if key, ok := strings.CutPrefix(by, "label:"); ok {
+		return "JSONExtractString(labels, " + quoteText(key) + ")"
+	}
+	if slices.Contains(Dimensions, by) {
+		return "toString(" + by + ")"
+	}
+	return "''"
+}
+
+func filterCondition(filter map[string]string) string {
+	var b strings.Builder
+	for _, by := range sortedKeys(filter) {
+		b.WriteString(" AND " + dimension(by) + " = " + quoteText(filter[by]))
+	}
+	return b.String()
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Bounds returns the start of a tenant's earliest usage event and the end of the
+// latest; both 0 when there is none.
+func (db *DB) Bounds(ctx context.Context, tenant string) (fromMs, toMs int64, err error) {
+	err = db.conn.QueryRow(ctx, "SELECT toUnixTimestamp64Milli(min(start)), toUnixTimestamp64Milli(max(`end`)) FROM raw_usage WHERE tenant = ?", tenant).Scan(&fromMs, &toMs)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the bounds of usage: %w", err)
+	}
+	return fromMs, toMs, nil
+}

@@ -1,0 +1,194 @@
+package clickhouse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/ch-go"
+	"github.com/ClickHouse/ch-go/chpool"
+	"github.com/ClickHouse/ch-go/proto"
+	chgo "github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// wire moves blocks of columns to and from the server without going through
+// rows. It exists beside clickhouse-go because the two hot paths, storing raw
+// events and reading them back to recompute, are bound by exactly this: see
+// docs/benchmarks.md.
+type wire interface {
+	// insert sends one block. It returns nil only when the server has it.
+	insert(ctx context.Context, query string, input proto.Input) error
+	// query calls onBlock after each block has been read into results.
+	query(ctx context.Context, query string, results proto.Results, onBlock func(rows int) error) error
+	close()
+}
+
+// settings are sent with every statement. An asynchronous insert would be
+// acknowledged before it is durable; since 26.3 it is the server's default.
+var settings = map[string]string{
+	"async_insert":          "0",
+	"insert_deduplicate":    "0",
+	"max_insert_block_size": "1048576",
+	"max_query_size":        "16777216",
+}
+
+func openWire(ctx context.Context, o *chgo.Options) (wire, error) {
+	if o.Protocol == chgo.HTTP {
+		return openHTTP(o)
+	}
+	return openTCP(ctx, o)
+}
+
+type httpWire struct {
+	client   *http.Client
+	base     *url.URL
+	database string
+	user     string
+	pass     string
+}
+
+func openHTTP(o *chgo.Options) (*httpWire, error) {
+	scheme := "http"
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     time.Minute,
+		DisableCompression:  true,
+		WriteBufferSize:     1 << 18,
+		ReadBufferSize:      1 << 18,
+	}
+	if o.TLS != nil {
+		scheme, transport.TLSClientConfig = "https", o.TLS
+	}
+	return &httpWire{
+		client:   &http.Client{Transport: transport},
+		base:     &url.URL{Scheme: scheme, Host: o.Addr[0], Path: "/" + strings.TrimPrefix(o.HttpUrlPath, "/")},
+		database: o.Auth.Database, user: o.Auth.Username, pass: o.Auth.Password,
+	}, nil
+}
+
+func (w *httpWire) do(ctx context.Context, query string, body io.Reader, more url.Values) (*http.Response, error) {
+	u := *w.base
+	v := url.Values{"database": {w.database}}
+	for k, s := range settings {
+		v.Set(k, s)
+	}
+	for k := range more {
+		v.Set(k, more.Get(k))
+	}
+	if query != "" {
+		v.Set("query", query)
+	}
+	u.RawQuery = v.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if w.user != "" {
+		req.Header.Set("X-ClickHouse-User", w.user)
+		req.Header.Set("X-ClickHouse-Key", w.pass)
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
+		resp.Body.Close()
+		return nil, &serverError{code: resp.Header.Get("X-ClickHouse-Exception-Code"), text: strings.TrimSpace(string(text))}
+	}
+	return resp, nil
+}
+
+func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) error {
+	var buf proto.Buffer
+	block := proto.Block{Columns: len(input), Rows: input[0].Data.Rows()}
+	if err := block.EncodeRawBlock(&buf, 0, input); err != nil {
+		return fmt.Errorf("encode block: %w", err)
+	}
+	resp, err := w.do(ctx, strings.TrimSuffix(query, "VALUES")+"FORMAT Native", bytes.NewReader(buf.Buf), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+func (w *httpWire) query(ctx context.Context, query string, results proto.Results, onBlock func(rows int) error) error {
+	more := url.Values{"default_format": {"Native"}}
+	resp, err := w.do(ctx, "", strings.NewReader(query), more)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	// A failure after the first block ends the stream in the middle of a block
+	// or with text in place of one, so it can only show as a decoding error.
+	r := proto.NewReader(resp.Body)
+	for {
+		var block proto.Block
+		err := block.DecodeRawBlock(r, 0, results)
+		if errors.Is(err, io.EOF) && block.Columns == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read block: %w", err)
+		}
+		if block.Rows > 0 {
+			if err := onBlock(block.Rows); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *httpWire) close() { w.client.CloseIdleConnections() }
+
+// serverError is the server's own refusal of a statement.
+type serverError struct{ code, text string }
+
+func (e *serverError) Error() string { return "clickhouse: code " + e.code + ": " + e.text }
+
+type tcpWire struct{ pool *chpool.Pool }
+
+func openTCP(ctx context.Context, o *chgo.Options) (*tcpWire, error) {
+	var list []ch.Setting
+	for k, v := range settings {
+		list = append(list, ch.Setting{Key: k, Value: v, Important: true})
+	}
+	compression := ch.CompressionDisabled
+	if o.Compression != nil && o.Compression.Method != chgo.CompressionNone {
+		compression = ch.CompressionLZ4
+	}
+	pool, err := chpool.New(ctx, chpool.Options{
+		MaxConns: 8,
+		ClientOptions: ch.Options{
+			Address: o.Addr[0], Database: o.Auth.Database, User: o.Auth.Username, Password: o.Auth.Password,
+			Compression: compression, Settings: list, TLS: o.TLS, ReadTimeout: 10 * time.Minute, DialTimeout: 5 * time.Second,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &tcpWire{pool: pool}, nil
+}
+
+func (w *tcpWire) insert(ctx context.Context, query string, input proto.Input) error {
+	return w.pool.Do(ctx, ch.Query{Body: query, Input: input})
+}
+
+func (w *tcpWire) query(ctx context.Context, query string, results proto.Results, onBlock func(rows int) error) error {
+	return w.pool.Do(ctx, ch.Query{Body: query, Result: results, OnResult: func(_ context.Context, b proto.Block) error {
+		if b.Rows == 0 {
+			return nil
+		}
+		return onBlock(b.Rows)
+	}})
+}
+
+func (w *tcpWire) close() { w.pool.Close() }

@@ -1,0 +1,261 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// StreamName is the stream of the one partition of a single-node installation.
+const StreamName = "USAGE_0"
+
+// StreamOptions bound the stream of events.
+type StreamOptions struct {
+	Replicas int           // default 1
+	MaxBytes int64         // default 12 GiB; when it is full publishing is refused
+	MaxAge   time.Duration // default 72 h: how long a rebuild can replay
+}
+
+// EnsureStream creates the stream of events or brings its settings up to date.
+//
+// discard=new: a full stream refuses, the sender's spool keeps; discard=old
+// would silently delete what nobody has read yet. Deleting and purging are
+// denied for the same reason.
+func EnsureStream(ctx context.Context, nc *nats.Conn, o StreamOptions) error {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 12 << 30
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = 72 * time.Hour
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name:               StreamName,
+		Description:        "gpumeter events",
+		Subjects:           []string{schema.SubjectAll},
+		Storage:            jetstream.FileStorage,
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardNew,
+		Replicas:           o.Replicas,
+		MaxBytes:           o.MaxBytes,
+		MaxAge:             o.MaxAge,
+		Duplicates:         2 * time.Minute,
+		DenyDelete:         true,
+		DenyPurge:          true,
+		AllowAtomicPublish: true,
+	})
+	if err != nil {
+		return fmt.Errorf("create stream %s: %w", StreamName, err)
+	}
+	return nil
+}
+
+// SubscribeOptions configure a Subscription.
+type SubscribeOptions struct {
+	Durable string // default "store"
+	// AckWait is how long a message may stay unsettled before it is delivered
+	// again. Default 30 s.
+	AckWait time.Duration
+	// MaxUnsettled bounds the messages of the durable that are delivered and not
+	// settled, over all its consumers. It must exceed the messages of two
+	// batches, or no batch ever fills. Default 400,000.
+	MaxUnsettled int
+	// Prefetch bounds what waits in this process. Defaults 20,000 messages,
+	// 16 MiB.
+	PrefetchMessages int
+	PrefetchBytes    int
+	Logger           interface{ Warn(string, ...any) }
+}
+
+// Subscription delivers the stream's messages through a durable pull consumer.
+// Any number of processes may share the durable. Messages are settled one by
+// one (AckExplicit): acknowledging "everything up to here" would also
+// acknowledge what another process has and may not have stored.
+type Subscription struct {
+	o          SubscribeOptions
+	nc         *nats.Conn
+	js         jetstream.JetStream
+	deliveries chan schema.Delivery
+
+	epoch     atomic.Uint64
+	pending   atomic.Int64 // not yet delivered
+	unsettled atomic.Int64 // delivered and not settled
+	info      atomic.Pointer[error]
+}
+
+// NewSubscription returns a subscription; Run starts it.
+func NewSubscription(nc *nats.Conn, o SubscribeOptions) (*Subscription, error) {
+	if o.Durable == "" {
+		o.Durable = "store"
+	}
+	if o.AckWait == 0 {
+		o.AckWait = 30 * time.Second
+	}
+	if o.MaxUnsettled == 0 {
+		o.MaxUnsettled = 400_000
+	}
+	if o.PrefetchMessages == 0 {
+		o.PrefetchMessages = 20_000
+	}
+	if o.PrefetchBytes == 0 {
+		o.PrefetchBytes = 16 << 20
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &Subscription{o: o, nc: nc, js: js, deliveries: make(chan schema.Delivery, 256)}, nil
+}
+
+// Deliveries is where messages arrive. It is never closed.
+func (s *Subscription) Deliveries() <-chan schema.Delivery { return s.deliveries }
+
+// Backlog returns how many messages wait in the stream and how many are
+// delivered and not settled, as last seen, and the error if that is not known.
+func (s *Subscription) Backlog() (waiting, unsettled int64, err error) {
+	if e := s.info.Load(); e != nil {
+		err = *e
+	}
+	return s.pending.Load(), s.unsettled.Load(), err
+}
+
+// Run delivers until the context ends. It reconnects, re-creates the durable
+// where it is gone, and never gives up.
+func (s *Subscription) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := s.deliver(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		s.o.Logger.Warn("consuming from the stream was interrupted and goes on", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (s *Subscription) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	stream, err := s.js.Stream(ctx, StreamName)
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", StreamName, err)
+	}
+	s.epoch.Store(uint64(stream.CachedInfo().Created.UnixNano()))
+	c, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
+		Durable:       s.o.Durable,
+		DeliverPolicy: jetstream.DeliverAllPolicy,
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       s.o.AckWait,
+		MaxAckPending: s.o.MaxUnsettled,
+		MaxDeliver:    -1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of %s: %w", s.o.Durable, StreamName, err)
+	}
+	return c, nil
+}
+
+func (s *Subscription) deliver(ctx context.Context) error {
+	c, err := s.consumer(ctx)
+	if err != nil {
+		return err
+	}
+	it, err := c.Messages(
+		jetstream.PullMaxMessagesWithBytesLimit(s.o.PrefetchMessages, s.o.PrefetchBytes),
+		jetstream.PullExpiry(10*time.Second),
+		jetstream.PullHeartbeat(2*time.Second),
+	)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, it.Stop)
+	defer stop()
+	defer it.Stop()
+	for {
+		m, err := it.Next()
+		if err != nil {
+			if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		d, err := s.delivery(m)
+		if err != nil {
+			return err
+		}
+		select {
+		case s.deliveries <- d:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *Subscription) delivery(m jetstream.Msg) (schema.Delivery, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return schema.Delivery{}, fmt.Errorf("a message without metadata: %w", err)
+	}
+	d := schema.Delivery{
+		Subject: m.Subject(),
+		Payload: m.Data(),
+		Position: schema.Position{
+			Stream: meta.Stream, Epoch: s.epoch.Load(),
+			StreamSequence: meta.Sequence.Stream, StoredAtNs: meta.Timestamp.UnixNano(),
+		},
+		Settle: m.Ack,
+	}
+	if h := m.Headers(); h != nil {
+		d.ContentType = h.Get(contentTypeHeader)
+	}
+	return d, nil
+}
+
+// Watch keeps the backlog figures fresh until the context ends.
+func (s *Subscription) Watch(ctx context.Context, every time.Duration) error {
+	for {
+		err := s.look(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			s.info.Store(&err)
+		} else {
+			s.info.Store(nil)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+func (s *Subscription) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	c, err := s.js.Consumer(ctx, StreamName, s.o.Durable)
+	if err != nil {
+		return fmt.Errorf("backlog of %s: %w", s.o.Durable, err)
+	}
+	info := c.CachedInfo()
+	s.pending.Store(int64(info.NumPending))
+	s.unsettled.Store(int64(info.NumAckPending))
+	return nil
+}

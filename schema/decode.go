@@ -1,0 +1,117 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Reject is a part of a message that could not be accepted.
+type Reject struct {
+	Place int    // position of the event in its message, -1 when the whole message is meant
+	Raw   []byte // the bytes as they came
+	Err   error  // an *Error
+}
+
+// Decoded is what one message holds, each event with its place in the message.
+type Decoded struct {
+	Usage   []Placed[Usage]
+	Other   []Placed[Event]
+	Rejects []Reject
+}
+
+// Placed is an event and its position in the message that it came in.
+type Placed[E any] struct {
+	Event E
+	Place uint32
+}
+
+// Decode reads and validates one message of the stream. It never fails as a
+// whole: what cannot be accepted is in Rejects, and everything else is taken.
+//
+// contentType may be empty; then a leading "[" says batch and "{" says event.
+func Decode(contentType string, payload []byte) Decoded {
+	var d Decoded
+	if len(payload) > MaxMessageBytes {
+		d.reject(-1, payload, fault(KindTooLarge, "", "message of %d bytes, at most %d are allowed", len(payload), MaxMessageBytes))
+		return d
+	}
+	if contentType == "" {
+		contentType = sniff(payload)
+	}
+	switch contentType {
+	case ContentTypeCompact:
+		d.compact(payload)
+	case ContentTypeEvent:
+		d.event(0, payload)
+	case ContentTypeBatch:
+		elements, err := splitArray(payload)
+		if err != nil {
+			d.reject(-1, payload, err)
+			return d
+		}
+		for i, raw := range elements {
+			d.event(i, raw)
+		}
+	default:
+		d.reject(-1, payload, fault(KindMalformed, "content-type", "%q is none of %s, %s, %s",
+			clip(contentType), ContentTypeEvent, ContentTypeBatch, ContentTypeCompact))
+	}
+	return d
+}
+
+func sniff(payload []byte) string {
+	if trimmed := bytes.TrimLeft(payload, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		return ContentTypeBatch
+	}
+	return ContentTypeEvent
+}
+
+func (d *Decoded) compact(payload []byte) {
+	events, err := decodeCompact(payload)
+	if err != nil {
+		d.reject(-1, payload, err)
+		return
+	}
+	d.Usage = make([]Placed[Usage], 0, len(events))
+	for i := range events {
+		if err := events[i].Validate(); err != nil {
+			// The one bad event is kept in a form that a person can read and
+			// that can be driven again.
+			d.reject(i, EncodeEvent(&Event{Usage: &events[i]}), err)
+			continue
+		}
+		d.Usage = append(d.Usage, Placed[Usage]{events[i], uint32(i)})
+	}
+}
+
+func (d *Decoded) event(place int, raw []byte) {
+	e, err := DecodeEvent(raw)
+	if err != nil {
+		d.reject(place, raw, err)
+		return
+	}
+	if e.Usage != nil {
+		d.Usage = append(d.Usage, Placed[Usage]{*e.Usage, uint32(place)})
+		return
+	}
+	d.Other = append(d.Other, Placed[Event]{*e, uint32(place)})
+}
+
+func (d *Decoded) reject(place int, raw []byte, err error) {
+	d.Rejects = append(d.Rejects, Reject{Place: place, Raw: raw, Err: err})
+}
+
+// splitArray cuts a JSON array into its elements without looking into them, so
+// that one bad element does not take the others with it.
+func splitArray(payload []byte) ([]json.RawMessage, error) {
+	var elements []json.RawMessage
+	if err := json.Unmarshal(payload, &elements); err != nil {
+		f := fault(KindMalformed, "", "not a JSON array of events: %v", err)
+		f.err = err
+		return nil, f
+	}
+	if len(elements) == 0 {
+		return nil, fault(KindMissing, "", "a batch without events")
+	}
+	return elements, nil
+}

@@ -1,0 +1,150 @@
+package schema
+
+import "math/big"
+
+// UsageQuery asks for sums of usage. It is answered exactly, to the millisecond,
+// for any instants.
+type UsageQuery struct {
+	Tenant string
+	// Cuts are strictly increasing instants; piece i is [Cuts[i], Cuts[i+1]).
+	// At least two. Every sum is of one piece.
+	Cuts []int64
+	// By are the dimensions to group by: project, instance, unit, node, model,
+	// platform, region, label:KEY. Model, platform and region are always kept
+	// apart, because a price may depend on them.
+	By []string
+	// Filter keeps only rows whose dimension has exactly that value.
+	Filter map[string]string
+	// AsOfMs counts only events that the stream had stored by then; 0 = all.
+	AsOfMs int64
+}
+
+// UsageRow is the usage of one group in one piece.
+type UsageRow struct {
+	Piece    int
+	Keys     []string // values of the query's By, in its order
+	Model    string
+	Platform string
+	Region   string
+	Sums
+}
+
+// Sums are Amounts added up over many windows: what can exceed 64 bits is a big
+// integer.
+type Sums struct {
+	ActiveMs       int64
+	IdleMs         int64 // known and not active, held or free
+	FreeMs         int64 // the part of IdleMs during which nobody held the unit
+	UnknownMs      int64
+	UtilizationMs  int64
+	UtilizationSum *big.Int // millionths x ms
+	MemoryMs       int64
+	MemoryByteMs   *big.Int
+	EnergyMj       int64
+	EnergyMs       int64
+}
+
+// AllocatedMs is the whole time: known plus unknown.
+func (s *Sums) AllocatedMs() int64 { return s.ActiveMs + s.IdleMs + s.UnknownMs }
+
+// Add adds b to s.
+func (s *Sums) Add(b *Sums) {
+	s.ActiveMs += b.ActiveMs
+	s.IdleMs += b.IdleMs
+	s.FreeMs += b.FreeMs
+	s.UnknownMs += b.UnknownMs
+	s.UtilizationMs += b.UtilizationMs
+	s.MemoryMs += b.MemoryMs
+	s.EnergyMj += b.EnergyMj
+	s.EnergyMs += b.EnergyMs
+	s.UtilizationSum = plus(s.UtilizationSum, b.UtilizationSum)
+	s.MemoryByteMs = plus(s.MemoryByteMs, b.MemoryByteMs)
+}
+
+func plus(a, b *big.Int) *big.Int {
+	switch {
+	case b == nil:
+		return a
+	case a == nil:
+		return new(big.Int).Set(b)
+	}
+	return new(big.Int).Add(a, b)
+}
+
+// EventQuery asks for the stored usage events that overlap a span.
+type EventQuery struct {
+	Tenant string
+	FromMs int64
+	ToMs   int64
+	Filter map[string]string // as in UsageQuery
+	AsOfMs int64             // 0 = all
+	Limit  int
+	After  string // cursor: the last page's Next
+}
+
+// Position says where an event lies: whose it is and which message of which
+// stream brought it. It is the same on every redelivery of that message.
+type Position struct {
+	Tenant         string
+	Stream         string
+	Epoch          uint64 // creation of the stream, Unix nanoseconds
+	StreamSequence uint64
+	Place          uint32 // position of the event in the message
+	StoredAtNs     int64  // when the stream stored the message
+}
+
+// StoredEvent is a usage event as it is stored, with where it came from.
+type StoredEvent struct {
+	Usage
+	Payload Hash
+	Position
+	// LabelsText is Labels as canonical JSON, the form in which they are stored;
+	// readers of many events leave Labels empty.
+	LabelsText string
+	// Counted is false for a conflicting copy that is kept and not counted.
+	Counted bool
+}
+
+// Quality counts what a reader of a report has to know about its data.
+type Quality struct {
+	Conflicts   int64 `json:"conflicts"`   // identities of the span with more than one content
+	Quarantined int64 `json:"quarantined"` // messages or events set aside, ever, not driven again since
+	Late        int64 `json:"late"`        // events of the span that the stream got later than the grace time
+	Gaps        int64 `json:"gaps"`        // sequence numbers missing between those a source sent
+}
+
+// QuarantinedItem is one row of the quarantine.
+type QuarantinedItem struct {
+	Tenant         string `json:"tenant"`
+	StoredAt       string `json:"stored_at"`
+	Stream         string `json:"stream"`
+	Epoch          uint64 `json:"-"`
+	StreamSequence uint64 `json:"stream_sequence"`
+	Place          int32  `json:"place"`
+	Subject        string `json:"subject"`
+	ContentType    string `json:"content_type"`
+	Kind           Kind   `json:"kind"`
+	Reason         string `json:"reason"`
+	Raw            string `json:"raw"`
+	RedrivenAt     string `json:"redriven_at,omitempty"`
+}
+
+// Mark says that windows of some units have to be computed again. Marks are
+// written before the events behind them are acknowledged.
+type Mark struct {
+	Grain    string // GrainMinute or GrainHour
+	Tenant   string
+	WindowMs int64  // start of the window
+	ID       uint64 // random, so that one mark is never taken for another
+	Units    []uint64
+	// Count is the number of units of a mark that was read back, whose Units
+	// stay in storage.
+	Count      int
+	MarkedAtMs int64
+}
+
+// Grains of a mark.
+const (
+	GrainMinute = "minute"
+	GrainHour   = "hour"
+)
