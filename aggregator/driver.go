@@ -50,8 +50,8 @@ type Options struct {
 
 // Bounds of one recomputation, so that memory is bounded whatever the backlog.
 const (
-	maxMarks      = 20_000  // marks read at once
-	maxChunkUnits = 120_000 // units of the marks of one chunk
+	maxMarks      = 20_000 // marks read at once
+	maxChunkUnits = 80_000 // units of the marks of one chunk
 	maxChunkMarks = 3_000
 	maxChunkMs    = 24 * schema.HourMs // span of a chunk of more than a few units
 	fewUnits      = 5_000
@@ -188,7 +188,11 @@ func (d *Driver) Pass(ctx context.Context, force bool) (more bool, err error) {
 // until the amounts and the marks of their hours are on disk.
 func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
 	windows := windowsOf(marks)
-	var cells []schema.Cell
+	units := 0
+	for _, m := range marks {
+		units += m.Count
+	}
+	cells := make([]schema.Cell, 0, units)
 	d.o.At("before-recompute")
 	err := d.o.Store.UnitEvents(ctx, marks, func(events []schema.StoredEvent) error {
 		cells = append(cells, Compute(events, touched(windows, events), d.o.Threshold)...)

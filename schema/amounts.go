@@ -52,6 +52,15 @@ type Cell struct {
 	Version uint64
 }
 
+// Key is one value for what the cell is about: unit and owner, not the window.
+func (c *Cell) Key(scratch []byte) (Hash, []byte) {
+	b := scratch[:0]
+	for _, s := range [...]string{c.Unit, c.Instance, c.Project, c.Node, c.Platform, c.Region, c.Model, c.Labels} {
+		b = appendString(b, s)
+	}
+	return sum(b), b
+}
+
 // Lengths of the two windows that usage is kept in, in milliseconds.
 const (
 	MinuteMs = 60_000

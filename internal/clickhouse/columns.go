@@ -125,6 +125,57 @@ func (c *usageColumns) add(at *schema.Position, u *schema.Usage, payload schema.
 	c.position.add(at)
 }
 
+// cellColumns are the columns of a usage table.
+type cellColumns struct {
+	input proto.Input
+
+	tenant, project, node, platform, region, model textColumn
+	window                                         proto.ColDateTime
+	unit, instance, labels                         proto.ColStr
+	owner                                          proto.ColFixedStr16
+	unitHash, version                              proto.ColUInt64
+	amounts                                        [9]proto.ColUInt64 // in the order of amountColumns
+	scratch                                        []byte
+}
+
+func newCellColumns() *cellColumns {
+	c := &cellColumns{}
+	c.input = proto.Input{
+		{Name: "tenant", Data: &c.tenant}, {Name: "window", Data: &c.window}, {Name: "unit_hash", Data: &c.unitHash}, {Name: "owner", Data: &c.owner},
+		{Name: "unit", Data: &c.unit}, {Name: "instance", Data: &c.instance}, {Name: "project", Data: &c.project}, {Name: "node", Data: &c.node},
+		{Name: "platform", Data: &c.platform}, {Name: "region", Data: &c.region}, {Name: "model", Data: &c.model}, {Name: "labels", Data: &c.labels},
+	}
+	for k, name := range strings.Split(amountColumns, ", ") {
+		c.input = append(c.input, proto.InputColumn{Name: name, Data: &c.amounts[k]})
+	}
+	c.input = append(c.input, proto.InputColumn{Name: "version", Data: &c.version})
+	return c
+}
+
+func (c *cellColumns) add(tenant string, cell *schema.Cell) {
+	var owner schema.Hash
+	owner, c.scratch = cell.Key(c.scratch)
+	c.tenant.Append(tenant)
+	c.window.AppendRaw(proto.DateTime(cell.WindowMs / 1000))
+	c.unitHash.Append(schema.UnitHash(cell.Unit))
+	c.owner = append(c.owner, owner)
+	c.unit.Append(cell.Unit)
+	c.instance.Append(cell.Instance)
+	c.project.Append(cell.Project)
+	c.node.Append(cell.Node)
+	c.platform.Append(cell.Platform)
+	c.region.Append(cell.Region)
+	c.model.Append(cell.Model)
+	c.labels.Append(cell.Labels)
+	for k, v := range [...]int64{
+		cell.ActiveMs, cell.IdleMs, cell.UnknownMs, cell.UtilizationMs, cell.UtilizationSum,
+		cell.MemoryMs, cell.MemoryByteMs, cell.EnergyMj, cell.EnergyMs,
+	} {
+		c.amounts[k].Append(uint64(v))
+	}
+	c.version.Append(cell.Version)
+}
+
 type otherColumns struct {
 	input proto.Input
 

@@ -28,6 +28,12 @@ type DB struct {
 	conn    driver.Conn
 	wire    wire
 	options *chgo.Options
+
+	// Buffers of the recompute path, as large as a chunk, which would otherwise
+	// be made anew for every one. Not a sync.Pool: that is emptied so often that
+	// hardly any would be used again.
+	cells  chan *cellColumns
+	groups chan *unitGroups
 }
 
 // Open connects to the database that the DSN names, creating it if need be.
@@ -67,7 +73,10 @@ func Open(ctx context.Context, dsn string) (*DB, error) {
 		conn.Close()
 		return nil, fmt.Errorf("open clickhouse: %w", err)
 	}
-	return &DB{conn: conn, wire: w, options: o}, nil
+	return &DB{
+		conn: conn, wire: w, options: o,
+		cells: make(chan *cellColumns, 1), groups: make(chan *unitGroups, 1),
+	}, nil
 }
 
 // createDatabase connects to the database that always exists, because a
@@ -164,4 +173,21 @@ func quoteName(s string) string {
 
 func quoteText(s string) string {
 	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'").Replace(s) + "'"
+}
+
+// borrow takes a buffer that was given back, or makes one.
+func borrow[T any](free chan T, make func() T) T {
+	select {
+	case b := <-free:
+		return b
+	default:
+		return make()
+	}
+}
+
+func giveBack[T any](free chan T, b T) {
+	select {
+	case free <- b:
+	default:
+	}
 }

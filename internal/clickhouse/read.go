@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ClickHouse/ch-go/proto"
 
@@ -75,7 +76,15 @@ type unitGroups struct {
 
 func newUnitGroups() *unitGroups { return &unitGroups{heads: map[uint64]int32{}} }
 
+// reset empties the groups, and lets go of the texts that they hold.
+func (g *unitGroups) reset() {
+	clear(g.events)
+	clear(g.heads)
+	g.events, g.next, g.order = g.events[:0], g.next[:0], g.order[:0]
+}
+
 func (g *unitGroups) add(c *eventColumns, rows int, tenant string) {
+	g.events, g.next = slices.Grow(g.events, rows), slices.Grow(g.next, rows)
 	for i := range rows {
 		g.events = append(g.events, schema.StoredEvent{})
 		e := &g.events[len(g.events)-1]
@@ -106,11 +115,16 @@ func (g *unitGroups) add(c *eventColumns, rows int, tenant string) {
 func (g *unitGroups) each(visit func(events []schema.StoredEvent) error) error {
 	var scratch []schema.StoredEvent
 	for _, key := range g.order {
-		scratch = scratch[:0]
-		for i := g.heads[key]; i >= 0; i = g.next[i] {
-			scratch = append(scratch, g.events[i])
+		head := g.heads[key]
+		list := g.events[head : head+1] // most units have one event
+		if g.next[head] >= 0 {
+			scratch = scratch[:0]
+			for i := head; i >= 0; i = g.next[i] {
+				scratch = append(scratch, g.events[i])
+			}
+			list = scratch
 		}
-		if err := visit(scratch); err != nil {
+		if err := visit(list); err != nil {
 			return err
 		}
 	}

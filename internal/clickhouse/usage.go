@@ -68,9 +68,9 @@ func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Wi
 	group := append([]string{"piece", "model", "platform", "region"}, names...)
 	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
 	query := "SELECT " + strings.Join(selected, ", ") + ", " +
-		"sum(amounts.1), sum(amounts.2), sumIf(amounts.2, instance = ''), sum(amounts.3), sum(amounts.4), sum(toUInt128(amounts.5)), " +
-		"sum(amounts.6), sum(toUInt128(amounts.7)), sum(amounts.8), sum(amounts.9) FROM (" +
-		latest(grain.table, where) + ") GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
+		"sum(u.active_ms), sum(u.idle_ms), sumIf(u.idle_ms, u.instance = ''), sum(u.unknown_ms), sum(u.utilization_ms), sum(toUInt128(u.utilization_sum)), " +
+		"sum(u.memory_ms), sum(toUInt128(u.memory_byte_ms)), sum(u.energy_mj), sum(u.energy_ms) FROM (" +
+		latest(grain.table, where) + ") AS u GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
 	rows, err := db.conn.Query(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", grain.table, err)
@@ -155,6 +155,9 @@ func dimension(by string) string {
 
 func filterCondition(filter map[string]string) string {
 	var b strings.Builder
+	if unit, ok := filter["unit"]; ok {
+		fmt.Fprintf(&b, " AND unit_hash = %d", schema.UnitHash(unit)) // the key's column
+	}
 	for _, by := range sortedKeys(filter) {
 		b.WriteString(" AND " + dimension(by) + " = " + quoteText(filter[by]))
 	}

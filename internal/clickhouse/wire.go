@@ -34,6 +34,7 @@ type wire interface {
 var settings = map[string]string{
 	"async_insert":          "0",
 	"insert_deduplicate":    "0",
+	"optimize_on_insert":    "0", // reads settle duplicates anyway
 	"max_insert_block_size": "1048576",
 	"max_query_size":        "16777216",
 }
@@ -51,6 +52,7 @@ type httpWire struct {
 	database string
 	user     string
 	pass     string
+	buffers  chan *proto.Buffer // encoded blocks, large and much used
 }
 
 func openHTTP(o *chgo.Options) (*httpWire, error) {
@@ -69,6 +71,7 @@ func openHTTP(o *chgo.Options) (*httpWire, error) {
 		client:   &http.Client{Transport: transport},
 		base:     &url.URL{Scheme: scheme, Host: o.Addr[0], Path: "/" + strings.TrimPrefix(o.HttpUrlPath, "/")},
 		database: o.Auth.Database, user: o.Auth.Username, pass: o.Auth.Password,
+		buffers: make(chan *proto.Buffer, 2),
 	}, nil
 }
 
@@ -106,9 +109,10 @@ func (w *httpWire) do(ctx context.Context, query string, body io.Reader, more ur
 }
 
 func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) error {
-	var buf proto.Buffer
+	buf := borrow(w.buffers, func() *proto.Buffer { return &proto.Buffer{} })
+	buf.Reset()
 	block := proto.Block{Columns: len(input), Rows: input[0].Data.Rows()}
-	if err := block.EncodeRawBlock(&buf, 0, input); err != nil {
+	if err := block.EncodeRawBlock(buf, 0, input); err != nil {
 		return fmt.Errorf("encode block: %w", err)
 	}
 	resp, err := w.do(ctx, strings.TrimSuffix(query, "VALUES")+"FORMAT Native", bytes.NewReader(buf.Buf), nil)
@@ -116,8 +120,12 @@ func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) 
 		return err
 	}
 	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
+	if _, err = io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	// Only now: after a failure the transport may still be reading from it.
+	giveBack(w.buffers, buf)
+	return nil
 }
 
 func (w *httpWire) query(ctx context.Context, query string, results proto.Results, onBlock func(rows int) error) error {

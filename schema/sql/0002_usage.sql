@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS usage_minute
     tenant             LowCardinality(String) COMMENT 'customer of the installation',
     window             DateTime('UTC')        COMMENT 'start of the minute',
     unit_hash          UInt64                 COMMENT 'xxHash64 of unit',
+    owner              FixedString(16)        COMMENT 'first 128 bits of the SHA-256 of unit, instance, project, node, platform, region, model and labels: what a row is about, as one value to group by',
     unit               String                 COMMENT 'accounting unit',
     instance           String                 COMMENT 'who held the unit; empty = nobody',
     project            LowCardinality(String) COMMENT 'who pays',
@@ -53,8 +54,8 @@ CREATE TABLE IF NOT EXISTS usage_minute
 )
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)
-PRIMARY KEY (tenant, `window`, unit_hash)
-ORDER BY (tenant, window, unit_hash, unit, instance, project, node, platform, region, model, labels)
+ORDER BY (tenant, window, unit_hash, owner)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
 COMMENT 'usage per unit, owner and minute';
 -- +goose StatementEnd
 
@@ -62,7 +63,7 @@ COMMENT 'usage per unit, owner and minute';
 CREATE TABLE IF NOT EXISTS usage_hour AS usage_minute
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)
-PRIMARY KEY (tenant, `window`, unit_hash)
-ORDER BY (tenant, window, unit_hash, unit, instance, project, node, platform, region, model, labels)
+ORDER BY (tenant, window, unit_hash, owner)
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
 COMMENT 'usage per unit, owner and hour: the sum of its minutes; version is the sum of their versions';
 -- +goose StatementEnd

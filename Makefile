@@ -1,0 +1,62 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+GO   ?= go
+BIN  := bin/gpumeter
+# What `make run` starts, and where it keeps its data.
+DATA ?= ./data
+ARGS ?= --simulate 4
+# What `make test` and `make bench` look at.
+PKG       ?= ./...
+TESTFLAGS ?=
+BENCH     ?= .
+
+# The embedded ClickHouse comes as an npm package. GPUMETER_ENGINE_LIB names a
+# library that is somewhere else; then nothing is installed.
+ENGINE_STAMP := node_modules/.engine-installed
+ENGINE_LIB   := $(or $(GPUMETER_ENGINE_LIB),$(wildcard node_modules/@chdb/lib-*/libchdb.*))
+
+.PHONY: help engine build run test bench fmt clean FORCE
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+ifdef GPUMETER_ENGINE_LIB
+engine:
+	@test -f "$$GPUMETER_ENGINE_LIB" || { echo "GPUMETER_ENGINE_LIB is $$GPUMETER_ENGINE_LIB and no file is there" >&2; exit 1; }
+else
+engine: $(ENGINE_STAMP) ## install the embedded ClickHouse (566 MB, once)
+endif
+
+# npm counts a package that could not be had as optional, so look for the file.
+$(ENGINE_STAMP): package.json package-lock.json .npmrc $(if $(ENGINE_LIB),,FORCE)
+	npm ci
+	@ls node_modules/@chdb/lib-*/libchdb.* >/dev/null 2>&1 || { \
+		echo "npm installed no ClickHouse library: there is one for linux (x64, arm64, glibc) and darwin (x64, arm64), and this is $$(uname -sm)" >&2; exit 1; }
+	@touch $@
+
+FORCE:
+
+build: ## build bin/gpumeter
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gpumeter
+
+run: engine build ## start everything on this machine (DATA=./data ARGS="--simulate 4")
+	exec $(BIN) up --data $(DATA) $(ARGS)
+
+# -p 2: packages start engines of their own, and two of them at a time are
+# enough for a small machine.
+test: engine ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
+	$(GO) vet $(PKG)
+	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
+	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
+
+bench: engine ## all benchmarks (PKG=./... BENCH=.)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) $(PKG)
+
+fmt: ## format the Go code
+	$(GO) fmt ./...
+
+clean: ## remove what was built; keeps data and the installed engine
+	rm -rf bin
+	find . -path ./node_modules -prune -o -name '*.test' -type f -print -o -name '*.out' -type f -print | xargs -r rm -f

@@ -1,0 +1,185 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// The control path runs over Watermill: re-drives, rating jobs, notifications.
+// It needs retries and a poison queue per message and not much speed. This is an
+// own Publisher and Subscriber because watermill-nats publishes without a
+// message id, consumes through a consumer that is gone 5 s after its process,
+// and ends the process on a header that is there twice.
+
+const (
+	controlStream = "CONTROL"
+	controlRoot   = "gpumeter.control."
+	uuidHeader    = "Watermill-Uuid"
+)
+
+// Control is a Watermill publisher and subscriber on a JetStream stream of its
+// own. Topics are subject tokens. Delivery is at least once.
+type Control struct {
+	js     jetstream.JetStream
+	logger watermill.LoggerAdapter
+
+	mu     sync.Mutex
+	closed bool
+	cancel []context.CancelFunc
+	wait   sync.WaitGroup
+}
+
+var (
+	_ message.Publisher  = (*Control)(nil)
+	_ message.Subscriber = (*Control)(nil)
+)
+
+// NewControl creates the control stream and returns its publisher and subscriber.
+func NewControl(ctx context.Context, nc *nats.Conn, logger watermill.LoggerAdapter) (*Control, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: controlStream, Subjects: []string{controlRoot + ">"}, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, MaxAge: 24 * time.Hour, MaxBytes: 256 << 20, Duplicates: 2 * time.Minute,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create stream %s: %w", controlStream, err)
+	}
+	return &Control{js: js, logger: logger}, nil
+}
+
+// Publish returns when the stream has the messages.
+func (c *Control) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		msg := nats.NewMsg(controlRoot + schema.Token(topic))
+		msg.Data = m.Payload
+		msg.Header.Set(nats.MsgIdHdr, m.UUID)
+		msg.Header.Set(uuidHeader, m.UUID)
+		for k, v := range m.Metadata {
+			msg.Header.Set(k, v)
+		}
+		ctx, cancel := context.WithTimeout(m.Context(), 10*time.Second)
+		_, err := c.js.PublishMsg(ctx, msg)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("publish to %s: %w", topic, err)
+		}
+	}
+	return nil
+}
+
+// Subscribe delivers the messages of a topic through a durable of the topic's
+// name, so that several processes share them.
+func (c *Control) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		cancel()
+		return nil, errors.New("control: subscribe after close")
+	}
+	c.cancel = append(c.cancel, cancel)
+	c.wait.Add(1)
+	c.mu.Unlock()
+
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, controlStream, jetstream.ConsumerConfig{
+		Durable: schema.Token(topic), FilterSubject: controlRoot + schema.Token(topic),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 256, MaxDeliver: -1,
+	})
+	if err != nil {
+		cancel()
+		c.wait.Done()
+		return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
+	}
+	out := make(chan *message.Message)
+	go func() {
+		defer c.wait.Done()
+		defer close(out)
+		c.pull(ctx, consumer, topic, out)
+	}()
+	return out, nil
+}
+
+func (c *Control) pull(ctx context.Context, consumer jetstream.Consumer, topic string, out chan<- *message.Message) {
+	for ctx.Err() == nil {
+		batch, err := consumer.Fetch(16, jetstream.FetchMaxWait(2*time.Second))
+		if err != nil {
+			c.logger.Error("fetch from the control stream failed", err, watermill.LogFields{"topic": topic})
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		for m := range batch.Messages() {
+			if !c.hand(ctx, m, out) {
+				return
+			}
+		}
+	}
+}
+
+// hand gives one message to the handler and waits for its verdict. It tells the
+// stream that the handler is still at work, so that a slow handler does not get
+// the same message twice at once.
+func (c *Control) hand(ctx context.Context, m jetstream.Msg, out chan<- *message.Message) bool {
+	w := message.NewMessage("", m.Data())
+	for k, v := range m.Headers() {
+		if len(v) == 0 {
+			continue
+		}
+		if k == uuidHeader {
+			w.UUID = v[0]
+			continue
+		}
+		w.Metadata.Set(k, v[0])
+	}
+	w.SetContext(ctx)
+	select {
+	case out <- w:
+	case <-ctx.Done():
+		return false
+	}
+	alive := time.NewTicker(20 * time.Second)
+	defer alive.Stop()
+	for {
+		select {
+		case <-w.Acked():
+			if err := m.Ack(); err != nil {
+				c.logger.Error("acknowledge failed, the message will come again", err, nil)
+			}
+			return true
+		case <-w.Nacked():
+			_ = m.NakWithDelay(time.Second)
+			return true
+		case <-alive.C:
+			_ = m.InProgress()
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Close ends all subscriptions and waits for them.
+func (c *Control) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for _, cancel := range c.cancel {
+		cancel()
+	}
+	c.mu.Unlock()
+	c.wait.Wait()
+	return nil
+}

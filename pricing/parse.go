@@ -1,0 +1,267 @@
+package pricing
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Bounds of a price file, far above any real one.
+const (
+	MaxFileBytes = 8 << 20
+	MaxEntries   = 100_000
+	maxNameBytes = 512 // as for the names in events
+	maxFaults    = 20  // reported at once; a file of another format would list every line
+)
+
+// Fault is one thing that is wrong in a price file.
+type Fault struct {
+	File string
+	Line int // from 1; 0 when the whole file is meant
+	Col  int // from 1; 0 when the whole line is meant
+	Msg  string
+}
+
+// Error names the place as FILE:LINE:COLUMN and says what is wrong there.
+func (f *Fault) Error() string {
+	s := f.File
+	if f.Line > 0 {
+		s += fmt.Sprintf(":%d", f.Line)
+		if f.Col > 0 {
+			s += fmt.Sprintf(":%d", f.Col)
+		}
+	}
+	return s + ": " + f.Msg
+}
+
+// Load reads a price file. Besides what [Parse] returns it fails when the file
+// cannot be read or is larger than [MaxFileBytes].
+func Load(path string) (*Book, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("price file: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("price file: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a price list in YAML:
+//
+//	currency: USD
+//	prices:
+//	  - model: NVIDIA H100 80GB HBM3
+//	    platform: aws              # left out: any platform
+//	    region: us-east-1          # left out: any region
+//	    per_gpu_hour: "35.00"      # decimal text or number, taken digit by digit
+//	    valid_from: 2026-03-01     # date (UTC) or RFC 3339; left out: always
+//	    valid_to: 2026-04-01       # exclusive; left out: until further notice
+//
+// name stands for the file in errors. Anything not understood is an error: an
+// unknown key, a key that is there twice, a price with an exponent, validities
+// that overlap. The error joins up to 20 *[Fault]s in the order of their lines.
+// There is never a Book together with an error.
+func Parse(name string, data []byte) (*Book, error) {
+	if len(data) > MaxFileBytes {
+		return nil, &Fault{File: name, Msg: fmt.Sprintf("larger than %d bytes", MaxFileBytes)}
+	}
+	if !utf8.Valid(data) {
+		return nil, &Fault{File: name, Msg: "not valid UTF-8"}
+	}
+	p := &parser{}
+	root, fault := readYAML(data)
+	if fault != nil {
+		p.faults = append(p.faults, fault)
+	} else {
+		p.file(root)
+	}
+	var book *Book
+	if len(p.faults) == 0 {
+		book, p.faults = newBook(p.currency, p.entries)
+	}
+	if len(p.faults) > 0 {
+		return nil, joinFaults(name, p.faults)
+	}
+	return book, nil
+}
+
+func joinFaults(name string, faults []*Fault) error {
+	slices.SortStableFunc(faults, func(a, b *Fault) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col), cmp.Compare(a.Msg, b.Msg))
+	})
+	errs := make([]error, 0, len(faults))
+	for i, f := range faults {
+		if i == maxFaults {
+			errs = append(errs, &Fault{File: name, Msg: fmt.Sprintf("and %d more", len(faults)-maxFaults)})
+			break
+		}
+		f.File = name
+		errs = append(errs, f)
+	}
+	return errors.Join(errs...)
+}
+
+type parser struct {
+	currency string
+	entries  []Entry
+	faults   []*Fault
+}
+
+func (p *parser) fail(n ast.Node, format string, args ...any) {
+	line, col := place(n)
+	p.faults = append(p.faults, &Fault{Line: line, Col: col, Msg: fmt.Sprintf(format, args...)})
+}
+
+func (p *parser) file(root ast.Node) {
+	fields := p.fields(root, "the file", "currency", "prices")
+	if fields == nil {
+		return
+	}
+	if n, ok := fields["currency"]; ok {
+		p.currency = p.text(n, "currency")
+		if p.currency != "" && !KnownCurrency(p.currency) {
+			p.fail(n, "currency %q is not an ISO 4217 code such as USD, EUR or CNY", clip(p.currency))
+		}
+	} else {
+		p.fail(root, "currency is missing; amounts without one mean nothing")
+	}
+	n, ok := fields["prices"]
+	if !ok {
+		p.fail(root, "prices is missing; write \"prices: []\" for a list without prices")
+		return
+	}
+	list, ok := n.(*ast.SequenceNode)
+	if !ok {
+		p.fail(n, "prices must be a list; begin every entry with \"- model:\"")
+		return
+	}
+	if len(list.Values) > MaxEntries {
+		p.fail(n, "%d entries, at most %d are allowed", len(list.Values), MaxEntries)
+		return
+	}
+	for _, item := range list.Values {
+		p.entry(item)
+	}
+}
+
+func (p *parser) entry(n ast.Node) {
+	before := len(p.faults)
+	fields := p.fields(n, "an entry", "model", "platform", "region", "per_gpu_hour", "valid_from", "valid_to")
+	if fields == nil {
+		return
+	}
+	e := Entry{FromMs: Always, ToMs: Forever}
+	e.Line, _ = place(n)
+	for _, f := range [...]struct {
+		key  string
+		into *string
+	}{{"model", &e.Model}, {"platform", &e.Platform}, {"region", &e.Region}} {
+		if v, ok := fields[f.key]; ok {
+			*f.into = p.text(v, f.key)
+		}
+	}
+	if _, ok := fields["model"]; !ok {
+		p.fail(n, "model is missing; write model: \"*\" to price every model that is not listed")
+	}
+	if v, ok := fields["per_gpu_hour"]; ok {
+		e.PerGPUHour = p.price(v)
+	} else {
+		p.fail(n, "per_gpu_hour is missing")
+	}
+	if v, ok := fields["valid_from"]; ok {
+		e.FromMs = p.instant(v, "valid_from")
+	}
+	if v, ok := fields["valid_to"]; ok {
+		e.ToMs = p.instant(v, "valid_to")
+		if len(p.faults) == before && e.ToMs <= e.FromMs {
+			p.fail(v, "valid_to %s is not after valid_from %s; valid_to is exclusive", instantText(e.ToMs), instantText(e.FromMs))
+		}
+	}
+	if len(p.faults) == before {
+		p.entries = append(p.entries, e)
+	}
+}
+
+// text reads a name. It takes the characters as they are written, so that a
+// model called 4090 is the text "4090".
+func (p *parser) text(n ast.Node, key string) string {
+	s, ok := scalar(n)
+	switch {
+	case !ok:
+		p.fail(n, "%s must be a text", key)
+		return ""
+	case s == "":
+		p.fail(n, "%s is empty; leave the key out instead", key)
+		return ""
+	case len(s) > maxNameBytes:
+		p.fail(n, "%s is longer than %d bytes", key, maxNameBytes)
+	}
+	return s
+}
+
+// price reads a decimal from its characters. A YAML number is not converted
+// first: 3.6 would become a binary fraction that is not 3.6.
+func (p *parser) price(n ast.Node) *big.Rat {
+	s, ok := scalar(n)
+	if !ok || !plainDecimal(s) {
+		p.fail(n, "per_gpu_hour %q is not a plain decimal such as \"35.00\": digits, one point, no sign, no exponent, at most 30 digits", clip(s))
+		return nil
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		p.fail(n, "per_gpu_hour %q is not a decimal", clip(s))
+		return nil
+	}
+	return r
+}
+
+func plainDecimal(s string) bool {
+	whole, fraction, dotted := strings.Cut(s, ".")
+	return whole != "" && (fraction != "" || !dotted) && len(whole)+len(fraction) <= 30 && digits(whole) && digits(fraction)
+}
+
+func digits(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
+}
+
+func (p *parser) instant(n ast.Node, key string) int64 {
+	s, ok := scalar(n)
+	if ok {
+		for _, layout := range [...]string{time.DateOnly, time.RFC3339Nano} {
+			t, err := time.Parse(layout, s)
+			if err == nil && t.Nanosecond()%int(time.Millisecond) == 0 {
+				return t.UnixMilli()
+			}
+		}
+	}
+	p.fail(n, "%s %q is neither a date such as 2026-03-01 (meaning 00:00 UTC) nor an RFC 3339 time in whole milliseconds such as 2026-03-01T00:00:00+08:00", key, clip(s))
+	return 0
+}
+
+func instantText(ms int64) string {
+	if ms == Always {
+		return "always"
+	}
+	return time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+}
+
+// clip shortens hostile text before it goes into a message.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

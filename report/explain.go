@@ -1,0 +1,346 @@
+package report
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strconv"
+	"time"
+
+	"github.com/gpumeter/gpumeter/pricing"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Bounds of a page of events.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// ExplainParams asks for the events behind a figure. Kind and By of the Params
+// are not used: the figure is the totals of a report over the span and filter.
+type ExplainParams struct {
+	Params
+	Limit int    // events per page, 1 to MaxPage; DefaultPage when 0
+	After string // the Next of the page before; empty = first page
+}
+
+// Explanation is a figure taken apart: the usage it is made of with the price
+// of every piece, and the events that the usage was computed from.
+//
+// Total and Lines are the same on every page; Total equals the totals of a
+// report over the same span, filter and as-of. Events are the evidence. They do
+// not add up to the total by themselves: two reports of the same time count
+// once, and an owner of a part of a unit is charged that part.
+type Explanation struct {
+	From         string            `json:"from"`
+	To           string            `json:"to"`
+	AsOf         string            `json:"as_of"`
+	Zone         string            `json:"zone"`
+	Currency     *string           `json:"currency"`
+	PriceVersion *string           `json:"price_version"`
+	Filter       map[string]string `json:"filter"`
+	Total        ExplainTotal      `json:"total"`
+	Lines        []ExplainLine     `json:"lines"`
+	Events       []ExplainEvent    `json:"events"`
+	Next         string            `json:"next"` // empty on the last page
+
+	request Request
+}
+
+// ExplainTotal is the figure. Amounts are decimal strings in the currency, nil
+// when nothing of the time has a price.
+type ExplainTotal struct {
+	AllocatedMs int64   `json:"allocated_ms"`
+	KnownMs     int64   `json:"known_ms"`
+	ActiveMs    int64   `json:"active_ms"`
+	IdleMs      int64   `json:"idle_ms"`
+	UnknownMs   int64   `json:"unknown_ms"`
+	FreeMs      int64   `json:"free_ms"`
+	UnpricedMs  int64   `json:"unpriced_ms"`
+	Cost        *string `json:"cost"`
+	IdleWaste   *string `json:"idle_waste"`
+	FreeCost    *string `json:"free_cost"`
+}
+
+// ExplainLine is the usage of one kind of unit in one piece of the span. The
+// amounts of the lines add up to the total's cost.
+type ExplainLine struct {
+	From        string        `json:"from"`
+	To          string        `json:"to"`
+	Model       string        `json:"model"`
+	Platform    string        `json:"platform"`
+	Region      string        `json:"region"`
+	AllocatedMs int64         `json:"allocated_ms"`
+	ActiveMs    int64         `json:"active_ms"`
+	IdleMs      int64         `json:"idle_ms"`
+	FreeMs      int64         `json:"free_ms"`
+	UnknownMs   int64         `json:"unknown_ms"`
+	Price       *AppliedPrice `json:"price"` // nil = unpriced
+	Amount      *string       `json:"amount"`
+	Arithmetic  string        `json:"arithmetic"`
+}
+
+// AppliedPrice is an entry of the price list that was used.
+type AppliedPrice struct {
+	PerGPUHour string  `json:"per_gpu_hour"`
+	Model      string  `json:"model"` // as the entry says it; "*" = any
+	Platform   string  `json:"platform"`
+	Region     string  `json:"region"`
+	ValidFrom  *string `json:"valid_from"`
+	ValidTo    *string `json:"valid_to"`
+	Line       int     `json:"line"` // in the price file
+}
+
+// ExplainEvent is one stored event. ActiveMs, IdleMs and UnknownMs split its
+// whole interval as its source reported it; ClippedMs is the part of the
+// interval inside the span. Counted is false for a conflicting copy.
+type ExplainEvent struct {
+	Source         string            `json:"source"`
+	ID             string            `json:"id"`
+	Sequence       *string           `json:"sequence"` // nil when the source does not count
+	Payload        string            `json:"payload_hash"`
+	Stream         string            `json:"stream"`
+	StreamSequence uint64            `json:"stream_sequence"`
+	Place          uint32            `json:"place"`
+	StoredAt       string            `json:"stored_at"`
+	Counted        bool              `json:"counted"`
+	Unit           string            `json:"unit"`
+	Instance       string            `json:"instance"`
+	Project        string            `json:"project"`
+	Node           string            `json:"node"`
+	Platform       string            `json:"platform"`
+	Region         string            `json:"region"`
+	Model          string            `json:"model"`
+	Labels         map[string]string `json:"labels"`
+	Start          string            `json:"start"`
+	End            string            `json:"end"`
+	ActiveMs       int64             `json:"active_ms"`
+	IdleMs         int64             `json:"idle_ms"`
+	UnknownMs      int64             `json:"unknown_ms"`
+	Utilization    *string           `json:"utilization"`
+	Share          *string           `json:"share"`
+	ClippedStart   string            `json:"clipped_start"`
+	ClippedEnd     string            `json:"clipped_end"`
+	ClippedMs      int64             `json:"clipped_ms"`
+	Pieces         []ExplainPiece    `json:"pieces"` // empty when not counted
+}
+
+// ExplainPiece is a part of an event's clipped interval with one price. The
+// amount is for the whole unit, before shares and before time that another
+// event reported too.
+type ExplainPiece struct {
+	From       string        `json:"from"`
+	To         string        `json:"to"`
+	Ms         int64         `json:"ms"`
+	Price      *AppliedPrice `json:"price"`
+	Amount     *string       `json:"amount"`
+	Arithmetic string        `json:"arithmetic"`
+}
+
+// Explain answers with one page of events. Errors are as for Report.
+func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, error) {
+	p.Kind, p.By = "", nil
+	req, err := Parse(p.Params, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Limit < 0 || p.Limit > MaxPage:
+		return nil, wrong("limit", "%d is not between 1 and %d", p.Limit, MaxPage)
+	case p.Limit == 0:
+		p.Limit = DefaultPage
+	}
+	book := s.Book()
+	e := newExplanation(req, book)
+	if err := s.explainTotal(ctx, e, book); err != nil {
+		return nil, err
+	}
+	events, next, err := s.Store.Events(ctx, schema.EventQuery{
+		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("explain: events: %w", err)
+	}
+	e.Next = next
+	for i := range events {
+		event, err := s.explainEvent(&req, &events[i], book)
+		if err != nil {
+			return nil, err
+		}
+		e.Events = append(e.Events, event)
+	}
+	return e, nil
+}
+
+func newExplanation(req Request, book *pricing.Book) *Explanation {
+	e := &Explanation{
+		From: instantIn(utc, req.FromMs), To: instantIn(utc, req.ToMs), AsOf: instantIn(utc, req.asOf()),
+		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Events: []ExplainEvent{}, request: req,
+	}
+	if e.Filter == nil {
+		e.Filter = map[string]string{}
+	}
+	if currency := currencyOf(book); currency != "" {
+		e.Currency, e.PriceVersion = &currency, &book.Hash
+	}
+	return e
+}
+
+// explainTotal asks the store the same question as a report without groups does
+// and adds the answer up with the same code, so that the two cannot differ.
+func (s *Service) explainTotal(ctx context.Context, e *Explanation, book *pricing.Book) error {
+	req := &e.request
+	cal := newCalendar(req)
+	cuts, err := allCuts(req, cal, book)
+	if err != nil {
+		return err
+	}
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs})
+	if err != nil {
+		return fmt.Errorf("explain: usage: %w", err)
+	}
+	_, totals, err := group(req, cal, cuts, rows, book)
+	if err != nil {
+		return err
+	}
+	f := totals.figures()
+	currency := currencyOf(book)
+	alone := f // a total without rows rounds as one row
+	roundColumns([]*Figures{&alone}, &f)
+	e.Total = ExplainTotal{
+		AllocatedMs: f.AllocatedMs, KnownMs: f.KnownMs, ActiveMs: f.ActiveMs, IdleMs: f.IdleMs, UnknownMs: f.UnknownMs,
+		FreeMs: f.FreeMs, UnpricedMs: f.UnpricedMs,
+		Cost: orNil(amountText(f.Cost, currency)), IdleWaste: orNil(amountText(f.IdleWaste, currency)), FreeCost: orNil(amountText(f.FreeCost, currency)),
+	}
+	e.explainLines(cuts, rows, book)
+	return nil
+}
+
+func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, book *pricing.Book) {
+	sortUsage(rows)
+	var parts []*big.Rat
+	for i := range rows {
+		row := &rows[i]
+		if row.AllocatedMs() == 0 {
+			continue
+		}
+		price, ok := book.Price(row.Model, row.Platform, row.Region, cuts[row.Piece])
+		line := ExplainLine{
+			From: instantIn(utc, cuts[row.Piece]), To: instantIn(utc, cuts[row.Piece+1]),
+			Model: row.Model, Platform: row.Platform, Region: row.Region, AllocatedMs: row.AllocatedMs(),
+			ActiveMs: row.ActiveMs, IdleMs: row.IdleMs, FreeMs: row.FreeMs, UnknownMs: row.UnknownMs,
+			Price: applied(price, ok), Arithmetic: arithmetic(row.AllocatedMs(), price, ok),
+		}
+		var part *big.Rat
+		if ok {
+			part = pricing.Cost(row.AllocatedMs(), price)
+		}
+		e.Lines, parts = append(e.Lines, line), append(parts, part)
+	}
+	rounded, _ := pricing.RoundParts(parts, pricing.Decimals)
+	for i := range e.Lines {
+		e.Lines[i].Amount = orNil(amountText(rounded[i], currencyOf(book)))
+	}
+}
+
+func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, book *pricing.Book) (ExplainEvent, error) {
+	labels, err := labelsOf(ev)
+	if err != nil {
+		return ExplainEvent{}, err
+	}
+	active, idle, unknownMs := ev.Split(s.ThresholdMillionths)
+	from, to := max(ev.StartMs, req.FromMs), min(ev.EndMs, req.ToMs)
+	e := ExplainEvent{
+		Source: ev.Source, ID: ev.ID, Payload: hex.EncodeToString(ev.Payload[:]),
+		Stream: ev.Stream, StreamSequence: ev.StreamSequence, Place: ev.Place,
+		StoredAt: time.Unix(0, ev.StoredAtNs).UTC().Format(time.RFC3339Nano), Counted: ev.Counted,
+		Unit: ev.Unit, Instance: ev.Instance, Project: ev.Project, Node: ev.Node, Platform: ev.Platform, Region: ev.Region, Model: ev.Model,
+		Labels: labels, Start: instantIn(utc, ev.StartMs), End: instantIn(utc, ev.EndMs),
+		ActiveMs: active, IdleMs: idle, UnknownMs: unknownMs, Utilization: orNil(ratioText(ev.Utilization)),
+		ClippedStart: instantIn(utc, from), ClippedEnd: instantIn(utc, to), ClippedMs: max(0, to-from), Pieces: []ExplainPiece{},
+	}
+	if ev.Sequence != 0 {
+		e.Sequence = orNil(strconv.FormatUint(ev.Sequence, 10))
+	}
+	if ev.Share.Known {
+		e.Share = orNil(schema.FormatShare(ev.Share.Value))
+	}
+	if ev.Counted && from < to {
+		e.Pieces = explainPieces(ev, from, to, book)
+	}
+	return e, nil
+}
+
+// labelsOf returns the labels of an event in whichever form it carries them.
+func labelsOf(ev *schema.StoredEvent) (map[string]string, error) {
+	labels := map[string]string{}
+	for _, l := range ev.Labels {
+		labels[l.Key] = l.Value
+	}
+	if len(labels) == 0 && ev.LabelsText != "" {
+		if err := json.Unmarshal([]byte(ev.LabelsText), &labels); err != nil {
+			return nil, fmt.Errorf("explain: labels of event %s/%s: %w", ev.Source, ev.ID, err)
+		}
+	}
+	return labels, nil
+}
+
+// explainPieces cuts an event's interval where its own price changes.
+func explainPieces(ev *schema.StoredEvent, fromMs, toMs int64, book *pricing.Book) []ExplainPiece {
+	pieces := []ExplainPiece{}
+	add := func(from, to int64, price pricing.Price, ok bool) {
+		p := ExplainPiece{
+			From: instantIn(utc, from), To: instantIn(utc, to), Ms: to - from,
+			Price: applied(price, ok), Arithmetic: arithmetic(to-from, price, ok),
+		}
+		if ok {
+			p.Amount = orNil(pricing.Format(pricing.Cost(to-from, price), currencyOf(book)))
+		}
+		pieces = append(pieces, p)
+	}
+	start := fromMs
+	price, ok := book.Price(ev.Model, ev.Platform, ev.Region, fromMs)
+	for _, cut := range book.Cuts(fromMs, toMs) {
+		next, nextOK := book.Price(ev.Model, ev.Platform, ev.Region, cut)
+		if next.Entry == price.Entry {
+			continue // another unit's price changed
+		}
+		add(start, cut, price, ok)
+		start, price, ok = cut, next, nextOK
+	}
+	add(start, toMs, price, ok)
+	return pieces
+}
+
+func applied(p pricing.Price, ok bool) *AppliedPrice {
+	if !ok {
+		return nil
+	}
+	e := p.Entry
+	a := &AppliedPrice{PerGPUHour: pricing.Exact(e.PerGPUHour), Model: e.Model, Platform: e.Platform, Region: e.Region, Line: e.Line}
+	if e.FromMs != pricing.Always {
+		a.ValidFrom = orNil(instantIn(utc, e.FromMs))
+	}
+	if e.ToMs != pricing.Forever {
+		a.ValidTo = orNil(instantIn(utc, e.ToMs))
+	}
+	return a
+}
+
+// arithmetic shows the calculation with its exact result.
+func arithmetic(ms int64, p pricing.Price, ok bool) string {
+	if !ok {
+		return fmt.Sprintf("%d ms, no price", ms)
+	}
+	return fmt.Sprintf("%d ms / 3600000 x %s = %s", ms, pricing.Exact(p.PerGPUHour), pricing.Exact(pricing.Cost(ms, p)))
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

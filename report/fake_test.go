@@ -1,0 +1,221 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpumeter/gpumeter/pricing"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// span is usage in one state: what an aggregator would have made of events.
+type span struct {
+	from, to int64
+	dims     map[string]string
+	state    string // active, idle, free, unknown
+	util     int64  // millionths; -1 = unknown
+	share    int64  // parts of two that the owner is charged; 0 = whole
+	storedMs int64
+	energyMj int64 // per ms; 0 = not reported
+}
+
+// fakeStore answers by walking over all spans for every piece.
+type fakeStore struct {
+	spans   []span
+	events  []schema.StoredEvent
+	quality schema.Quality
+	err     error
+	queries []schema.UsageQuery
+}
+
+func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.UsageRow, error) {
+	f.queries = append(f.queries, q)
+	if f.err != nil {
+		return nil, f.err
+	}
+	rows := map[string]*schema.UsageRow{}
+	for _, s := range f.spans {
+		if !matches(s.dims, q.Filter) || q.AsOfMs != 0 && s.storedMs > q.AsOfMs {
+			continue
+		}
+		for i := range len(q.Cuts) - 1 {
+			ms := min(s.to, q.Cuts[i+1]) - max(s.from, q.Cuts[i])
+			if ms <= 0 {
+				continue
+			}
+			row := schema.UsageRow{Piece: i, Model: s.dims["model"], Platform: s.dims["platform"], Region: s.dims["region"]}
+			for _, key := range q.By {
+				row.Keys = append(row.Keys, s.dims[key])
+			}
+			id := strings.Join(append([]string{strconv.Itoa(i), row.Model, row.Platform, row.Region}, row.Keys...), "\x00")
+			if rows[id] == nil {
+				rows[id] = &row
+			}
+			rows[id].Add(s.sums(ms))
+		}
+	}
+	var list []schema.UsageRow
+	for _, r := range rows { // in Go's random order, on purpose
+		list = append(list, *r)
+	}
+	return list, nil
+}
+
+func (s *span) sums(ms int64) *schema.Sums {
+	if s.share > 0 {
+		ms = ms * s.share / 2
+	}
+	var v schema.Sums
+	switch s.state {
+	case "active":
+		v.ActiveMs = ms
+	case "idle":
+		v.IdleMs = ms
+	case "free":
+		v.IdleMs, v.FreeMs = ms, ms
+	default:
+		v.UnknownMs = ms
+	}
+	if s.util >= 0 && s.state != "unknown" {
+		v.UtilizationMs, v.UtilizationSum = ms, new(big.Int).Mul(big.NewInt(s.util), big.NewInt(ms))
+	}
+	if s.energyMj > 0 {
+		v.EnergyMj, v.EnergyMs = s.energyMj*ms, ms
+	}
+	return &v
+}
+
+func matches(dims, filter map[string]string) bool {
+	for k, v := range filter {
+		if dims[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fakeStore) Events(_ context.Context, q schema.EventQuery) ([]schema.StoredEvent, string, error) {
+	if f.err != nil {
+		return nil, "", f.err
+	}
+	var page []schema.StoredEvent
+	first, _ := strconv.Atoi(q.After)
+	for i := first; i < len(f.events); i++ {
+		e := f.events[i]
+		dims := map[string]string{"project": e.Project, "instance": e.Instance, "unit": e.Unit, "model": e.Model}
+		if e.StartMs >= q.ToMs || e.EndMs <= q.FromMs || !matches(dims, q.Filter) {
+			continue
+		}
+		if len(page) == q.Limit {
+			return page, strconv.Itoa(i), nil
+		}
+		page = append(page, e)
+	}
+	return page, "", nil
+}
+
+func (f *fakeStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
+	return f.quality, f.err
+}
+
+// at reads RFC 3339 or a UTC date.
+func at(text string) int64 {
+	if !strings.Contains(text, "T") {
+		text += "T00:00:00Z"
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		panic(err)
+	}
+	return t.UnixMilli()
+}
+
+// gpu is one active GPU of project a over [from, to); more are key=value.
+func gpu(from, to string, more ...string) span {
+	s := span{from: at(from), to: at(to), state: "active", util: 1_000_000, dims: map[string]string{"project": "a", "instance": "i1", "unit": "GPU-0", "model": "m"}}
+	for _, kv := range more {
+		k, v, _ := strings.Cut(kv, "=")
+		n, _ := strconv.ParseInt(v, 10, 64)
+		switch k {
+		case "state":
+			s.state = v
+		case "util":
+			s.util = n
+		case "share":
+			s.share = n
+		case "energy":
+			s.energyMj = n
+		case "stored":
+			s.storedMs = at(v)
+		default:
+			s.dims[k] = v
+		}
+	}
+	return s
+}
+
+func bookOf(t testing.TB, yaml string) *pricing.Book {
+	t.Helper()
+	b, err := pricing.Parse("prices.yaml", []byte(yaml))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// p360 is the price of the acceptance cases.
+const p360 = "currency: USD\nprices:\n  - {model: m, per_gpu_hour: \"3.60\"}\n"
+
+var clock = time.Date(2027, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func service(t testing.TB, store Store, yaml string) *Service {
+	t.Helper()
+	o := Options{Store: store, Now: func() time.Time { return clock }}
+	if yaml != "" {
+		book := bookOf(t, yaml)
+		o.Book = func() *pricing.Book { return book }
+	}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func ask(t testing.TB, s *Service, p Params) *Report {
+	t.Helper()
+	r, err := s.Report(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// lines writes a report as "keys allocated-seconds cost", one row a line.
+func lines(r *Report) string {
+	var b strings.Builder
+	for i := range r.Rows {
+		b.WriteString(strings.Join(r.Rows[i].Keys, ",") + " " + figuresText(&r.Rows[i].Figures, r.Currency) + "\n")
+	}
+	b.WriteString("= " + figuresText(&r.Totals, r.Currency))
+	return b.String()
+}
+
+func figuresText(f *Figures, currency string) string {
+	seconds := new(big.Rat).SetFrac64(f.AllocatedMs, 1000)
+	return pricing.Exact(seconds) + "s " + cmp.Or(amountText(f.Cost, currency), "null")
+}
+
+func want(t *testing.T, r *Report, text string) {
+	t.Helper()
+	text = strings.Join(slices.DeleteFunc(strings.Split(strings.ReplaceAll(text, "\t", ""), "\n"), func(l string) bool { return l == "" }), "\n")
+	if got := lines(r); got != text {
+		t.Errorf("got\n%s\nwant\n%s", got, text)
+	}
+}

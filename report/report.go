@@ -1,0 +1,222 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpumeter/gpumeter/pricing"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Report is the answer to a Request. A report of kind quality has no rows.
+type Report struct {
+	Request
+	Currency string // empty when nothing is priced
+	Rows     []Row
+	Totals   Figures
+	Quality  schema.Quality
+}
+
+// Row is the usage of one group. Keys are the values of the request's By.
+type Row struct {
+	Keys []string
+	Figures
+	order []string // what the keys sort by
+}
+
+// Report answers a question. A *RequestError says that the question is wrong;
+// any other error comes from the store.
+func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
+	req, err := Parse(p, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	book := s.Book()
+	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
+	if req.Kind != "quality" {
+		if err := s.usage(ctx, r, book); err != nil {
+			return nil, err
+		}
+	}
+	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
+	if err != nil {
+		return nil, fmt.Errorf("report: quality: %w", err)
+	}
+	return r, nil
+}
+
+func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) error {
+	cal := newCalendar(&r.Request)
+	cuts, err := allCuts(&r.Request, cal, book)
+	if err != nil {
+		return err
+	}
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs,
+	})
+	if err != nil {
+		return fmt.Errorf("report: usage: %w", err)
+	}
+	groups, totals, err := group(&r.Request, cal, cuts, rows, book)
+	if err != nil {
+		return err
+	}
+	r.finish(groups, totals)
+	return nil
+}
+
+// allCuts returns the span's ends, the changes of every time key asked for and
+// the changes of any price, so that each piece has one key and one price.
+func allCuts(r *Request, cal *calendar, book *pricing.Book) ([]int64, error) {
+	cuts, err := cal.cuts(r.FromMs, r.ToMs)
+	if err != nil {
+		return nil, err
+	}
+	cuts = append(cuts, book.Cuts(r.FromMs, r.ToMs)...)
+	cuts = append(cuts, r.FromMs, r.ToMs)
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	if pieces := len(cuts) - 1; pieces > MaxPieces {
+		return nil, tooManyPieces(int64(pieces))
+	}
+	return cuts, nil
+}
+
+// storedKeys returns the keys that the store groups by; times are ours.
+func storedKeys(by []string) []string {
+	keys := make([]string, 0, len(by))
+	for _, key := range by {
+		if !slices.Contains(timeKeys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// collected is a row in the making.
+type collected struct {
+	Row
+	collector
+}
+
+// group adds up the store's rows per group and in total. Groups come in the
+// order of their keys.
+func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, book *pricing.Book) ([]*collected, *collector, error) {
+	byKey := map[string]*collected{}
+	totals := &collector{}
+	stored := storedKeys(r.By)
+	var id []byte
+	for i := range rows {
+		row := &rows[i]
+		if row.Piece < 0 || row.Piece >= len(cuts)-1 || len(row.Keys) != len(stored) {
+			return nil, nil, fmt.Errorf("report: impossible usage row %+v", *row)
+		}
+		if row.AllocatedMs() == 0 {
+			// A group without time is no row, and its price prices nothing.
+			continue
+		}
+		start := cuts[row.Piece]
+		price, ok := book.Price(row.Model, row.Platform, row.Region, start)
+		var keys, order []string
+		keys, order = rowKeys(r.By, row.Keys, cal, start)
+		id = id[:0]
+		for _, k := range keys {
+			id = strconv.AppendInt(id, int64(len(k)), 10)
+			id = append(append(id, ':'), k...)
+		}
+		g := byKey[string(id)]
+		if g == nil {
+			g = &collected{Row: Row{Keys: keys, order: order}}
+			byKey[string(id)] = g
+		}
+		if err := g.add(row, price, ok); err != nil {
+			return nil, nil, err
+		}
+		if err := totals.add(row, price, ok); err != nil {
+			return nil, nil, err
+		}
+	}
+	groups := make([]*collected, 0, len(byKey))
+	for _, g := range byKey {
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b *collected) int { return slices.Compare(a.order, b.order) })
+	return groups, totals, nil
+}
+
+// rowKeys puts the store's keys and the time keys of the piece into the order
+// that was asked for.
+func rowKeys(by, stored []string, cal *calendar, startMs int64) (keys, order []string) {
+	if len(cal.keys) == 0 {
+		return stored, stored
+	}
+	keys, order = make([]string, 0, len(by)), make([]string, 0, len(by))
+	next := 0
+	for _, key := range by {
+		if slices.Contains(timeKeys, key) {
+			b := cal.bucket(key, startMs)
+			keys, order = append(keys, b.key), append(order, b.order)
+			continue
+		}
+		keys, order = append(keys, stored[next]), append(order, stored[next])
+		next++
+	}
+	return keys, order
+}
+
+// finish rounds the amounts and brings the rows into their order. Rounding
+// comes first and in key order, so that a row shows the same amounts whatever
+// order the kind of report gives it.
+func (r *Report) finish(groups []*collected, totals *collector) {
+	r.Totals = totals.figures()
+	r.Rows = make([]Row, len(groups))
+	figures := make([]*Figures, len(groups))
+	for i, g := range groups {
+		r.Rows[i] = g.Row
+		r.Rows[i].Figures = g.figures()
+		figures[i] = &r.Rows[i].Figures
+	}
+	roundColumns(figures, &r.Totals)
+	if r.Kind == "waste" {
+		slices.SortStableFunc(r.Rows, func(a, b Row) int { return compareWaste(&b, &a) })
+	}
+}
+
+// compareWaste puts unknown waste below every known one.
+func compareWaste(a, b *Row) int {
+	if a.IdleWaste == nil || b.IdleWaste == nil {
+		return cmp.Compare(boolInt(a.IdleWaste != nil), boolInt(b.IdleWaste != nil))
+	}
+	return a.IdleWaste.Cmp(b.IdleWaste)
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// asOf returns the instant that the report is as of: the one asked for, or now.
+func (r *Request) asOf() int64 {
+	if r.AsOfMs != 0 {
+		return r.AsOfMs
+	}
+	return r.NowMs
+}
+
+func filterText(filter map[string]string) string {
+	keys := make([]string, 0, len(filter))
+	for k := range filter {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for i, k := range keys {
+		keys[i] = k + "=" + filter[k]
+	}
+	return strings.Join(keys, ", ")
+}

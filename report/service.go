@@ -1,0 +1,66 @@
+package report
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gpumeter/gpumeter/pricing"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Store is what a report needs to know about stored events.
+type Store interface {
+	// Usage sums usage per piece and group, exactly, for any cuts.
+	Usage(ctx context.Context, q schema.UsageQuery) ([]schema.UsageRow, error)
+	// Events lists the events that overlap a span, in an order that does not
+	// change between pages. next is empty on the last page.
+	Events(ctx context.Context, q schema.EventQuery) (events []schema.StoredEvent, next string, err error)
+	// Quality counts what a reader has to know about the data of a span.
+	// asOfMs 0 means everything stored so far.
+	Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error)
+}
+
+// DefaultThreshold is the utilization in millionths from which a unit counts as
+// active when its event gives nothing but a utilization.
+const DefaultThreshold = 10_000
+
+// Options configure a Service.
+type Options struct {
+	Store Store // required
+	// Book returns the price list to use; nil, or a nil book, prices nothing.
+	// It is asked once per report, so that one report never mixes two lists.
+	Book func() *pricing.Book
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// ThresholdMillionths is used by Explain only, and has to be the one that
+	// usage was computed with; DefaultThreshold when 0.
+	ThresholdMillionths int64
+}
+
+// Service computes reports. It may be used by many goroutines.
+type Service struct{ Options }
+
+// New returns a Service. It fails when there is no store.
+func New(o Options) (*Service, error) {
+	if o.Store == nil {
+		return nil, fmt.Errorf("report: Options.Store is nil")
+	}
+	if o.Book == nil {
+		o.Book = func() *pricing.Book { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ThresholdMillionths == 0 {
+		o.ThresholdMillionths = DefaultThreshold
+	}
+	return &Service{o}, nil
+}
+
+func currencyOf(b *pricing.Book) string {
+	if b == nil {
+		return ""
+	}
+	return b.Currency
+}

@@ -1,0 +1,142 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/gpumeter/gpumeter/report"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// requestTimeout bounds one request from its headers to its answer.
+const requestTimeout = 60 * time.Second
+
+// Handler returns the handler of everything that the program serves over HTTP.
+func Handler(d Deps) http.Handler {
+	if d.Log == nil {
+		d.Log = slog.Default()
+	}
+	if d.Tenant == "" {
+		d.Tenant = schema.DefaultTenant
+	}
+	if d.Version == "" {
+		d.Version = "dev"
+	}
+	mux := http.NewServeMux()
+	config := huma.DefaultConfig("gpumeter", d.Version)
+	config.Info.Description = "Usage metering for rented GPUs: spend, idle waste and utilization, and the events behind every figure."
+	config.DocsPath = ""                       // its page loads scripts from elsewhere
+	config.SchemasPath = ""                    // nothing links to it
+	config.CreateHooks = nil                   // would add a "$schema" key to every answer
+	config.RejectUnknownQueryParameters = true // a misspelt filter would give the figure of everything
+	s := &server{Deps: d, api: humago.New(mux, config)}
+	s.registerReports()
+	s.registerEvents()
+	s.registerQuarantine()
+	s.registerHealth()
+	if d.Metrics != nil {
+		mux.Handle("GET /metrics", d.Metrics)
+	}
+	mux.HandleFunc("GET /{$}", landing)
+	return s.guard(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// Server returns an http.Server for h with every wait bounded. The caller sets
+// the address or brings a listener.
+func Server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      requestTimeout + 15*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}
+}
+
+type server struct {
+	Deps
+	api huma.API
+}
+
+// guard sets what every answer carries, bounds the time and turns a panic into
+// an answer, so that one bad request costs that request only.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cache-Control", "no-store")
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		defer func() {
+			if v := recover(); v != nil {
+				if v == http.ErrAbortHandler {
+					panic(v)
+				}
+				s.Log.Error("panic in a request", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusInternalServerError)
+				w.Write([]byte(`{"title":"Internal Server Error","status":500}` + "\n"))
+			}
+		}()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// problem turns an error into an answer: the asker's mistakes are 422 and name
+// the parameter, a store that did not answer in time is 504, the rest 500.
+func (s *server) problem(ctx context.Context, what string, err error) error {
+	var wrong *report.RequestError
+	switch {
+	case errors.As(err, &wrong):
+		return huma.Error422UnprocessableEntity(wrong.Error(), &huma.ErrorDetail{Message: wrong.Msg, Location: "query." + wrong.Param})
+	case errors.Is(err, ErrNotFound):
+		return huma.Error404NotFound(err.Error())
+	case errors.Is(err, context.DeadlineExceeded):
+		s.Log.Warn("request timed out", "what", what, "err", err)
+		return huma.Error504GatewayTimeout(what + " took longer than " + requestTimeout.String() + "; ask for less at once")
+	case ctx.Err() != nil:
+		return huma.Error503ServiceUnavailable("the request was cancelled")
+	}
+	s.Log.Error("request failed", "what", what, "err", err)
+	return huma.Error500InternalServerError(what + " failed: " + clip(err.Error()))
+}
+
+func clip(s string) string {
+	const most = 400
+	if len(s) > most {
+		return s[:most] + "..."
+	}
+	return s
+}
+
+const page = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>gpumeter</title></head>
+<body>
+<h1>gpumeter</h1>
+<p>Usage metering for rented GPUs.</p>
+<ul>
+<li><a href="/api/v1/reports/spend?by=project&amp;format=table">Spend by project, this month</a></li>
+<li><a href="/api/v1/reports/waste?by=instance&amp;format=table">Idle waste by instance, this month</a></li>
+<li><a href="/api/v1/explain?format=table">The events behind this month</a></li>
+<li><a href="/api/v1/status">Status</a>, <a href="/readyz">readiness</a>, <a href="/metrics">metrics</a></li>
+<li><a href="/openapi.json">OpenAPI document</a></li>
+</ul>
+</body>
+</html>
+`
+
+func landing(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write([]byte(page))
+}

@@ -1,0 +1,173 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/gpumeter/gpumeter/report"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// Question is what reports and explanations are asked with. Filters are read
+// from the query itself, because "project=" (without a project) and no project
+// parameter at all are different questions.
+type Question struct {
+	From   string `query:"from" doc:"RFC 3339 instant, or a date, which is the start of that day in the zone. Default: the start of the month that holds the end of the span."`
+	To     string `query:"to" doc:"As from; exclusive. Default: now."`
+	AsOf   string `query:"as_of" doc:"Count only what was stored by then; as from. Default: everything."`
+	Zone   string `query:"zone" doc:"IANA time zone. Default: UTC."`
+	Format string `query:"format" enum:"json,csv,table" default:"json" doc:"Form of the answer"`
+
+	Project  string   `query:"project" doc:"Only this project; empty = usage without one"`
+	Instance string   `query:"instance" doc:"Only this instance; empty = time in which nobody held the unit"`
+	Unit     string   `query:"unit" doc:"Only this unit"`
+	Node     string   `query:"node" doc:"Only this node"`
+	Model    string   `query:"model" doc:"Only this model"`
+	Platform string   `query:"platform" doc:"Only this platform"`
+	Region   string   `query:"region" doc:"Only this region"`
+	Label    []string `query:"label,explode" doc:"Only usage with this label, as KEY=VALUE; repeatable"`
+	Filter   []string `query:"filter,explode" doc:"Any of the filters above as KEY=VALUE, labels as label:KEY=VALUE; repeatable"`
+
+	filter map[string]string
+}
+
+// Resolve collects the filters and refuses a parameter that is there twice.
+func (q *Question) Resolve(ctx huma.Context) []error {
+	u := ctx.URL()
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return []error{huma.Error422UnprocessableEntity("the query cannot be read: " + err.Error())}
+	}
+	for name, list := range values {
+		if len(list) > 1 && name != "label" && name != "filter" {
+			return []error{&huma.ErrorDetail{Message: "is there twice", Location: "query." + name}}
+		}
+	}
+	pairs := append([]string{}, values["filter"]...)
+	for _, dimension := range report.Dimensions() {
+		if values.Has(dimension) {
+			pairs = append(pairs, dimension+"="+values.Get(dimension))
+		}
+	}
+	for _, label := range values["label"] {
+		pairs = append(pairs, "label:"+label)
+	}
+	q.filter, err = report.ParseFilter(pairs)
+	if err != nil {
+		return []error{&huma.ErrorDetail{Message: err.Error(), Location: "query.filter"}}
+	}
+	return nil
+}
+
+func (q *Question) params(tenant string) report.Params {
+	return report.Params{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter}
+}
+
+type reportInput struct {
+	Kind string `path:"kind" enum:"spend,waste,utilization,usage,quality" doc:"Which report. The first four carry the same data; waste is in the order of waste."`
+	By   string `query:"by" doc:"Keys to group by, separated by commas: project, instance, unit, node, model, platform, region, hour, day, month, label:KEY"`
+	Question
+}
+
+type explainInput struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Events per page"`
+	After string `query:"after" doc:"The next of the page before"`
+	Question
+}
+
+// rawOutput is an answer that is already in its final bytes.
+type rawOutput struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func written(answer report.Writer, format string) (*rawOutput, error) {
+	var b bytes.Buffer
+	if err := report.Write(&b, answer, format); err != nil {
+		return nil, err
+	}
+	return &rawOutput{ContentType: report.ContentType(format), Body: b.Bytes()}, nil
+}
+
+func (s *server) registerReports() {
+	if s.Reports == nil {
+		return
+	}
+	registry := s.api.OpenAPI().Components.Schemas
+	huma.Register(s.api, huma.Operation{
+		OperationID: "report", Method: http.MethodGet, Path: "/api/v1/reports/{kind}", Tags: []string{"reports"},
+		Summary:     "A report over a span of time",
+		Description: "Milliseconds are integers, amounts and utilization decimal strings. What is not known is null. The rows of every amount add up to its total.",
+		Responses:   answers(reportSchema(registry)), Errors: []int{422, 500, 504},
+	}, func(ctx context.Context, in *reportInput) (*rawOutput, error) {
+		p := in.params(s.Tenant)
+		p.Kind = in.Kind
+		if in.By != "" {
+			p.By = strings.Split(in.By, ",")
+		}
+		r, err := s.Reports.Report(ctx, p)
+		if err != nil {
+			return nil, s.problem(ctx, "the report", err)
+		}
+		return written(r, in.Format)
+	})
+	huma.Register(s.api, huma.Operation{
+		OperationID: "explain", Method: http.MethodGet, Path: "/api/v1/explain", Tags: []string{"reports"},
+		Summary:     "The events, intervals and prices behind a figure",
+		Description: "The total equals the totals of a report over the same span, filter and as-of. Events come in pages.",
+		Responses:   answers(huma.SchemaFromType(registry, reflect.TypeFor[report.Explanation]())), Errors: []int{422, 500, 504},
+	}, func(ctx context.Context, in *explainInput) (*rawOutput, error) {
+		e, err := s.Reports.Explain(ctx, report.ExplainParams{Params: in.params(s.Tenant), Limit: in.Limit, After: in.After})
+		if err != nil {
+			return nil, s.problem(ctx, "the explanation", err)
+		}
+		return written(e, in.Format)
+	})
+}
+
+func answers(body *huma.Schema) map[string]*huma.Response {
+	text := &huma.Schema{Type: huma.TypeString}
+	return map[string]*huma.Response{"200": {
+		Description: "OK",
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: body}, "text/csv": {Schema: text}, "text/plain": {Schema: text},
+		},
+	}}
+}
+
+// figuresDoc and reportDoc describe what report.Report writes by itself.
+type figuresDoc struct {
+	AllocatedMs int64   `json:"allocated_ms" doc:"Known plus unknown time, in milliseconds"`
+	KnownMs     int64   `json:"known_ms" doc:"Active plus idle time"`
+	ActiveMs    int64   `json:"active_ms"`
+	IdleMs      int64   `json:"idle_ms" doc:"Known and not active, held or free"`
+	UnknownMs   int64   `json:"unknown_ms" doc:"Time without a valid activity reading; never counted as idle"`
+	Utilization *string `json:"utilization" doc:"Mean over the time in which it is known, 0 to 1, at most six decimals, rounded half up"`
+	Cost        *string `json:"cost" doc:"Allocated time times price; null without priced time"`
+	IdleWaste   *string `json:"idle_waste" doc:"Idle time that an owner held, times price"`
+	UnpricedMs  int64   `json:"unpriced_ms" doc:"Allocated time without a price, in no amount"`
+	FreeMs      int64   `json:"free_ms" doc:"Part of idle_ms during which nobody held the unit"`
+	FreeCost    *string `json:"free_cost" doc:"free_ms times price"`
+	EnergyMj    *int64  `json:"energy_mj" doc:"Millijoules; null when none were reported"`
+}
+
+type reportDoc struct {
+	From     string           `json:"from" format:"date-time"`
+	To       string           `json:"to" format:"date-time" doc:"Exclusive"`
+	AsOf     string           `json:"as_of" format:"date-time"`
+	Zone     string           `json:"zone"`
+	Currency *string          `json:"currency,omitempty" nullable:"true" doc:"Null without a price list; absent from quality"`
+	By       []string         `json:"by,omitempty" nullable:"false"`
+	Rows     []map[string]any `json:"rows,omitempty" nullable:"false" doc:"Each has the keys of by, as text, followed by the keys of totals"`
+	Totals   *figuresDoc      `json:"totals,omitempty" doc:"Absent from quality"`
+	Quality  schema.Quality   `json:"quality"`
+}
+
+func reportSchema(registry huma.Registry) *huma.Schema {
+	return registry.Schema(reflect.TypeFor[reportDoc](), true, "Report")
+}
