@@ -77,7 +77,7 @@ func TestParseRefuses(t *testing.T) {
 		{"file key twice", "currency: USD\ncurrency: EUR\nprices: []", `p.yaml:2:1: key "currency" is there twice`},
 		{"no price", entry(""), "per_gpu_hour is missing"},
 		{"no model", "currency: USD\nprices:\n  - per_gpu_hour: 1", "model is missing"},
-		{"star not quoted", "currency: USD\nprices:\n  - model: *\n    per_gpu_hour: 1", "p.yaml:"},
+		{"star not quoted", "currency: USD\nprices:\n  - model: *\n    per_gpu_hour: 1", `write the star in quotes: "*"`},
 		{"alias", "currency: USD\nprices:\n  - model: &m x\n    per_gpu_hour: 1", "model must be a text"},
 		{"empty region", entry("    region: \"\"\n    per_gpu_hour: 1\n"), "region is empty; leave the key out"},
 		{"negative", entry("    per_gpu_hour: -1\n"), `p.yaml:4:19: per_gpu_hour "-1" is not a plain decimal`},

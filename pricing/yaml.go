@@ -26,7 +26,7 @@ func readYAML(data []byte) (root ast.Node, fault *Fault) {
 		var syntax yaml.Error
 		if errors.As(err, &syntax) && syntax.GetToken() != nil {
 			at := syntax.GetToken().Position
-			return nil, &Fault{Line: at.Line, Col: at.Column, Msg: "not YAML: " + syntax.GetMessage()}
+			return nil, &Fault{Line: at.Line, Col: at.Column, Msg: "not YAML: " + syntax.GetMessage() + starHint(data, at.Line)}
 		}
 		return nil, &Fault{Msg: "not YAML: " + clip(err.Error())}
 	}
@@ -44,6 +44,16 @@ func readYAML(data []byte) (root ast.Node, fault *Fault) {
 		return nil, &Fault{Msg: "empty; it needs at least \"currency:\" and \"prices:\""}
 	}
 	return root, nil
+}
+
+// starHint explains the one syntax error that the format itself invites: a bare
+// star begins an alias in YAML.
+func starHint(data []byte, line int) string {
+	lines := strings.Split(string(data), "\n")
+	if line < 1 || line > len(lines) || !strings.Contains(lines[line-1], ": *") {
+		return ""
+	}
+	return `; write the star in quotes: "*"`
 }
 
 // fields returns the values of a mapping by key. It reports every key that is

@@ -4,8 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one producer. Every one carries the source as a label, so that
-// several producers of a process share a registry.
+// metrics of one producer.
 type metrics struct {
 	appended        prometheus.Counter
 	sent            prometheus.Counter
@@ -49,7 +48,6 @@ func newMetrics(p *Producer, r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	r = prometheus.WrapRegistererWith(prometheus.Labels{"source": p.o.SourceName}, r)
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, err

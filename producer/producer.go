@@ -47,10 +47,12 @@ type Options struct {
 	// Ready reports it; 0 = DefaultStallAfter.
 	StallAfter time.Duration
 
-	Clock      Clock                 // nil = SystemClock
-	Jitter     func() float64        // in [0, 1), spreads retries of many agents; nil = 0.5 always
-	Logger     *slog.Logger          // nil = silent
-	Registerer prometheus.Registerer // nil = no metrics
+	Clock  Clock          // nil = SystemClock
+	Jitter func() float64 // in [0, 1), spreads retries of many agents; nil = 0.5 always
+	Logger *slog.Logger   // nil = silent
+	// Registerer takes the metrics; nil = none. Where several producers share a
+	// registry, each needs its own wrapped with a label, such as source.
+	Registerer prometheus.Registerer
 }
 
 func (o *Options) setDefaults() {

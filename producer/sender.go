@@ -42,8 +42,10 @@ type sender struct {
 
 	kick   chan struct{} // ends a pause
 	paused *backoff.ExponentialBackOff
-	limit  int // events of a batch; less after a refusal
-	streak int // batches since the limit changed
+	batch  []message // what is being offered; nil = take the next
+	head   int       // events in it
+	limit  int       // events of a batch; less after a refusal
+	streak int       // batches since the limit changed
 
 	mu      sync.Mutex
 	lastAck time.Time
@@ -76,22 +78,19 @@ func (s *sender) run(ctx context.Context) error {
 }
 
 // step sends one batch and says whether there was one. A batch that fails is
-// offered again after a pause, by the next step.
+// offered again by the next step, after a pause, exactly as it was: the stream
+// may have it already and knows it by its message ids.
 func (s *sender) step(ctx context.Context) (bool, error) {
-	head, err := s.spool.Head(s.limit, maxBatchBytes)
-	if err != nil || len(head) == 0 {
+	if err := s.load(); err != nil || len(s.batch) == 0 {
 		return false, err
 	}
-	parts, err := s.messages(head)
-	if err != nil {
-		return false, err
-	}
-	failure, err := s.offer(ctx, parts)
+	failure, err := s.offer(ctx, s.batch)
 	if err != nil {
 		return false, err
 	}
 	s.note(failure)
 	if failure == nil {
+		s.batch = nil
 		s.paused.Reset()
 		s.grow()
 		return true, nil
@@ -99,18 +98,32 @@ func (s *sender) step(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return true, nil
 	}
-	if isPermanent(failure) {
-		return true, s.shrink(head, failure)
-	}
 	s.metrics.publishFailures.Inc()
+	if isPermanent(failure) {
+		return true, s.shrink(failure)
+	}
 	pause := time.Duration(float64(s.paused.NextBackOff()) * (0.5 + s.jitter()/2))
-	s.log.Warn("the stream did not take a batch; trying again", "events", len(head), "pause", pause, "error", failure)
+	s.log.Warn("the stream did not take a batch; trying again", "events", s.head, "pause", pause, "error", failure)
 	select {
 	case <-ctx.Done():
 	case <-s.kick:
 	case <-s.clock.After(pause):
 	}
 	return true, nil
+}
+
+// load takes the head of the spool for the next batch, unless one is pending.
+func (s *sender) load() error {
+	if s.batch != nil {
+		return nil
+	}
+	head, err := s.spool.Head(s.limit, maxBatchBytes)
+	if err != nil {
+		return err
+	}
+	s.head = len(head)
+	s.batch, err = s.messages(head)
+	return err
 }
 
 // message is one message and the queue positions that it carries.
@@ -187,24 +200,24 @@ func (s *sender) offer(ctx context.Context, parts []message) (failure, err error
 		}
 		s.metrics.sent.Add(float64(confirmed))
 		s.ack()
+		s.batch = nil
 	}
 	return failure, nil
 }
 
 // shrink reacts to a refusal for good: halve the batch until the event at fault
 // stands alone, then set it aside, loudly.
-func (s *sender) shrink(head []Queued, failure error) error {
-	s.metrics.publishFailures.Inc()
-	s.streak = 0
-	if len(head) > 1 {
-		s.limit = len(head) / 2
-		s.log.Warn("the stream refuses a batch for good; trying a smaller one", "events", len(head), "next", s.limit, "error", failure)
+func (s *sender) shrink(failure error) error {
+	position := s.batch[0].positions[0]
+	s.batch, s.streak = nil, 0
+	if s.head > 1 {
+		s.limit = s.head / 2
+		s.log.Warn("the stream refuses a batch for good; trying a smaller one", "events", s.head, "next", s.limit, "error", failure)
 		return nil
 	}
-	e := head[0].Event
 	s.log.Error("the stream refuses an event for good; it is set aside in the spool and missing from all reports",
-		"source", e.Source, "id", e.ID, "sequence", e.Sequence, "error", failure)
-	return s.spool.SetAside(head[0].Position, failure.Error())
+		"position", position, "error", failure)
+	return s.spool.SetAside(position, failure.Error())
 }
 
 func (s *sender) grow() {

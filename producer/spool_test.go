@@ -203,7 +203,9 @@ func TestSpoolFaultyFiles(t *testing.T) {
 		must(t, os.WriteFile(path, change(raw), 0o600))
 	}
 	for name, prepare := range map[string]func(t *testing.T, path string){
-		"text":  func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte(strings.Repeat("log line\n", 9999)), 0o600)) },
+		"text": func(t *testing.T, path string) {
+			must(t, os.WriteFile(path, []byte(strings.Repeat("log line\n", 9999)), 0o600))
+		},
 		"short": func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte("x"), 0o600)) },
 		"another database": func(t *testing.T, path string) {
 			db, err := bolt.Open(path, 0o600, nil)

@@ -32,6 +32,7 @@ type fakeStore struct {
 	quality schema.Quality
 	err     error
 	queries []schema.UsageQuery
+	extra   []schema.UsageRow // returned besides what spans give
 }
 
 func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.UsageRow, error) {
@@ -60,7 +61,7 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 			rows[id].Add(s.sums(ms))
 		}
 	}
-	var list []schema.UsageRow
+	list := slices.Clone(f.extra)
 	for _, r := range rows { // in Go's random order, on purpose
 		list = append(list, *r)
 	}

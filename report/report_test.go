@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpumeter/gpumeter/schema"
 )
 
 // The cases carry the numbers of the acceptance list.
@@ -118,6 +121,11 @@ func TestHoursOfOddZones(t *testing.T) {
 			2026-10-04T01:00:00+10:30 1800s null
 			2026-10-04T02:30:00+11:00 1800s null
 			2026-10-04T03:00:00+11:00 3600s null
+			= 7200s null`},
+		// In the order of time, which is not the order of the text.
+		{"Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z", "hour", `
+			2026-10-25T02:00:00+02:00 3600s null
+			2026-10-25T02:00:00+01:00 3600s null
 			= 7200s null`},
 		// Midnight does not exist on the first day, and comes twice on the second.
 		{"America/Sao_Paulo", "2018-11-04", "2018-11-05", "day", "2018-11-04 82800s null\n= 82800s null"},
@@ -234,8 +242,20 @@ func TestWasteAndUnknown(t *testing.T) {
 	}
 }
 
+func TestMeanRoundsHalfUp(t *testing.T) {
+	for _, c := range []struct {
+		sum, ms int64
+		want    string
+	}{{1, 2, "0.000001"}, {1, 3, "0"}, {2, 3, "0.000001"}, {1_000_000, 1, "1"}, {0, 5, "0"}, {0, 0, ""}} {
+		if got := ratioText(mean(big.NewInt(c.sum), c.ms)); got != c.want {
+			t.Errorf("%d/%d: %q, want %q", c.sum, c.ms, got, c.want)
+		}
+	}
+}
+
 func TestNothingAllocated(t *testing.T) { // F5
-	r := ask(t, service(t, &fakeStore{spans: []span{{from: 5, to: 5, state: "active"}}}, p360), Params{From: "2026-03-01", To: "2026-03-02", By: []string{"project"}})
+	empty := schema.UsageRow{Keys: []string{"a"}, Model: "m"}
+	r := ask(t, service(t, &fakeStore{extra: []schema.UsageRow{empty}}, p360), Params{From: "2026-03-01", To: "2026-03-02", By: []string{"project"}})
 	got := string(r.JSON())
 	want := `{"from":"2026-03-01T00:00:00Z","to":"2026-03-02T00:00:00Z","as_of":"2027-01-01T12:00:00Z","zone":"UTC","currency":"USD","by":["project"],"rows":[],` +
 		`"totals":{"allocated_ms":0,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":0,"free_ms":0,"free_cost":null,"energy_mj":null},` +
@@ -268,6 +288,17 @@ func TestStoreFaultsAreNotFigures(t *testing.T) {
 	}
 	if _, err := s.Explain(t.Context(), ExplainParams{}); err == nil {
 		t.Error("explain hides the fault")
+	}
+	for name, row := range map[string]schema.UsageRow{
+		"negative time":       {Sums: schema.Sums{ActiveMs: -1, UnknownMs: 5}},
+		"more free than idle": {Sums: schema.Sums{IdleMs: 1, FreeMs: 2}},
+		"no such piece":       {Piece: 1, Sums: schema.Sums{ActiveMs: 1}},
+		"a key too many":      {Keys: []string{"a"}, Sums: schema.Sums{ActiveMs: 1}},
+	} {
+		s = service(t, &fakeStore{extra: []schema.UsageRow{row}}, p360)
+		if _, err := s.Report(t.Context(), Params{}); err == nil || !strings.Contains(err.Error(), "impossible") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	var spans []span
 	for i := range 4 {

@@ -229,7 +229,7 @@ func TestPricesCheck(t *testing.T) {
 	}
 	write("currency: USD\nprices:\n  - {model: m, per_gpu_hour: 3.60, valid_from: 2026-03-01}\n")
 	code, stdout, _ := gpumeter(t, nil, "prices", "check", file)
-	if code != 0 || !strings.Contains(stdout, "1 prices in USD, version ") || !strings.Contains(stdout, "3.6 USD") || !strings.Contains(stdout, "until further notice") {
+	if code != 0 || !strings.Contains(stdout, "1 entries in USD, version ") || !strings.Contains(stdout, "3.6 USD") || !strings.Contains(stdout, "until further notice") {
 		t.Errorf("exit %d, %q", code, stdout)
 	}
 	write("currency: USD\nprices:\n  - {model: m, per_gpu_hour: -1, vaild_from: 2026-03-01}\n")

@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-	"runtime"
 	"time"
 
 	"github.com/gpumeter/gpumeter/schema"
@@ -269,6 +269,34 @@ func (s *fakeServer) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.order)
+}
+
+// endless gives the same byte n times.
+type endless struct{ n int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.n == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(b), e.n)
+	for i := range b[:n] {
+		b[i] = 'x'
+	}
+	e.n -= n
+	return n, nil
+}
+
+func TestALongLineDoesNotFillMemory(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	line, err := newLineReader(&endless{n: 64 << 20}).next()
+	runtime.ReadMemStats(&after)
+	if err != nil || !line.tooLong || line.raw != nil {
+		t.Errorf("%d bytes kept, too long: %t, %v", len(line.raw), line.tooLong, err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 16<<20 {
+		t.Errorf("%d bytes allocated for a line of 64 MiB", allocated)
+	}
 }
 
 func FuzzLineReader(f *testing.F) {

@@ -35,7 +35,7 @@ func pricesCommand() *cobra.Command {
 }
 
 func writeBook(out io.Writer, file string, b *pricing.Book) error {
-	fmt.Fprintf(out, "%s: %d prices in %s, version %s\n", file, len(b.Entries), b.Currency, b.Hash)
+	fmt.Fprintf(out, "%s: %d entries in %s, version %s\n", file, len(b.Entries), b.Currency, b.Hash)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(b.Entries) > 0 {
 		fmt.Fprintln(w, "line\tmodel\tplatform\tregion\tper GPU-hour\tfrom\tto")

@@ -89,7 +89,7 @@ func (b *Batch) Quarantine(at *schema.Position, subject, contentType string, r *
 // WriteRaw stores the events. When it returns nil they are on disk.
 func (b *Batch) WriteRaw(ctx context.Context) error {
 	if b.usage.rows() > 0 {
-		if err := b.db.insert(ctx, "raw_usage", b.usage.input); err != nil {
+		if err := b.db.insert(withHalfway(ctx, b.db.OnMidInsert), "raw_usage", b.usage.input); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,10 @@ type DB struct {
 	wire    wire
 	options *chgo.Options
 
+	// OnMidInsert is called when half of a block of raw events has been sent
+	// over HTTP; fault tests stop the process there.
+	OnMidInsert func()
+
 	// Buffers of the recompute path, as large as a chunk, which would otherwise
 	// be made anew for every one. Not a sync.Pool: that is emptied so often that
 	// hardly any would be used again.

@@ -115,7 +115,7 @@ func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) 
 	if err := block.EncodeRawBlock(buf, 0, input); err != nil {
 		return fmt.Errorf("encode block: %w", err)
 	}
-	resp, err := w.do(ctx, strings.TrimSuffix(query, "VALUES")+"FORMAT Native", bytes.NewReader(buf.Buf), nil)
+	resp, err := w.do(ctx, strings.TrimSuffix(query, "VALUES")+"FORMAT Native", bodyOf(ctx, buf.Buf), nil)
 	if err != nil {
 		return err
 	}
@@ -127,6 +127,33 @@ func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) 
 	giveBack(w.buffers, buf)
 	return nil
 }
+
+type halfwayKey struct{}
+
+func withHalfway(ctx context.Context, f func()) context.Context {
+	if f == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, halfwayKey{}, f)
+}
+
+// bodyOf is the block as a request body; with a halfway function in the context
+// it is read in two parts, the function being called in between.
+func bodyOf(ctx context.Context, block []byte) io.Reader {
+	f, ok := ctx.Value(halfwayKey{}).(func())
+	if !ok {
+		return bytes.NewReader(block)
+	}
+	half := len(block) / 2
+	return io.MultiReader(bytes.NewReader(block[:half]), readerFunc(func([]byte) (int, error) {
+		f()
+		return 0, io.EOF
+	}), bytes.NewReader(block[half:]))
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func (w *httpWire) query(ctx context.Context, query string, results proto.Results, onBlock func(rows int) error) error {
 	more := url.Values{"default_format": {"Native"}}

@@ -230,7 +230,7 @@ func (s *Subscription) delivery(m jetstream.Msg) (schema.Delivery, error) {
 // Watch keeps the backlog figures fresh until the context ends.
 func (s *Subscription) Watch(ctx context.Context, every time.Duration) error {
 	for {
-		err := s.look(ctx)
+		err := s.Look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -247,7 +247,8 @@ func (s *Subscription) Watch(ctx context.Context, every time.Duration) error {
 	}
 }
 
-func (s *Subscription) look(ctx context.Context) error {
+// Look reads the backlog figures now.
+func (s *Subscription) Look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	c, err := s.js.Consumer(ctx, StreamName, s.o.Durable)

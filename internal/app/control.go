@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+
+	"github.com/gpumeter/gpumeter/internal/jetstream"
+	"github.com/gpumeter/gpumeter/schema"
+	"github.com/gpumeter/gpumeter/web"
+)
+
+const topicRedrive = "redrive"
+
+// redriveJob asks for one quarantined item to be driven again.
+type redriveJob struct {
+	Item schema.QuarantinedItem `json:"item"`
+	// Epoch is kept apart because the item does not show it.
+	Epoch uint64 `json:"epoch"`
+}
+
+// buildControl starts the control path: a Watermill router whose handlers are
+// retried, and whose failures go to a poison topic instead of blocking the rest.
+func (a *app) buildControl(ctx context.Context) error {
+	logger := watermill.NewSlogLogger(slog.New(quiet{a.o.Logger.With("part", "control").Handler()}))
+	err := a.retry(ctx, "waiting for NATS", func(ctx context.Context) (err error) {
+		a.control, err = jetstream.NewControl(ctx, a.nc, logger)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 5 * time.Second}, logger)
+	if err != nil {
+		return err
+	}
+	poison, err := middleware.PoisonQueue(a.control, topicRedrive+"-failed")
+	if err != nil {
+		return err
+	}
+	// The poison queue is outermost: it sees an error only when the retries
+	// inside it are used up.
+	router.AddMiddleware(poison,
+		middleware.Retry{MaxRetries: 5, InitialInterval: 200 * time.Millisecond, MaxInterval: 5 * time.Second, Multiplier: 2, Logger: logger}.Middleware,
+		middleware.Recoverer)
+	router.AddConsumerHandler("redrive", topicRedrive, a.control, a.redrive)
+	a.background = append(a.background, func(ctx context.Context) error {
+		defer a.control.Close()
+		return router.Run(ctx)
+	})
+	return nil
+}
+
+// quiet keeps the router's chatter below warnings out of the log.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+}
+
+// redrive publishes a quarantined item again on the subject it came on. It is
+// handled at least once; the message id makes a repeat within two minutes a
+// duplicate, and identity makes a later one harmless.
+func (a *app) redrive(m *message.Message) error {
+	var job redriveJob
+	if err := json.Unmarshal(m.Payload, &job); err != nil {
+		return fmt.Errorf("re-drive job: %w", err)
+	}
+	it := &job.Item
+	it.Epoch = job.Epoch
+	id := sha256.Sum256(fmt.Appendf(nil, "redrive/%s/%d/%d/%d/%s", it.Stream, it.Epoch, it.StreamSequence, it.Place, m.UUID))
+	receipts, err := a.publisher.Publish(m.Context(), []schema.Message{{
+		Subject: it.Subject, ContentType: it.ContentType, Payload: []byte(it.Raw),
+		ID: base64.RawURLEncoding.EncodeToString(id[:16]),
+	}})
+	if err != nil {
+		return err
+	}
+	if receipts[0].Err != nil {
+		return receipts[0].Err
+	}
+	return a.db.MarkRedriven(m.Context(), it, a.o.Now().UnixMilli())
+}
+
+// quarantine gives the HTTP API access to what could not be accepted.
+type quarantine struct{ a *app }
+
+// List implements web.Quarantine. The cursor is the number of items already seen.
+func (q *quarantine) List(ctx context.Context, tenant string, limit int, after string) ([]schema.QuarantinedItem, string, error) {
+	skip := 0
+	if after != "" {
+		n, err := strconv.Atoi(after)
+		if err != nil || n < 0 {
+			return nil, "", fmt.Errorf("cursor %q: %w", after, web.ErrNotFound)
+		}
+		skip = n
+	}
+	items, err := q.a.db.Quarantine(ctx, tenant, skip+limit+1, false)
+	if err != nil || len(items) <= skip {
+		return nil, "", err
+	}
+	items = items[skip:]
+	if len(items) > limit {
+		return items[:limit], strconv.Itoa(skip + limit), nil
+	}
+	return items, "", nil
+}
+
+// Redrive implements web.Quarantine: it hands the items to the control path and
+// returns when that has them.
+func (q *quarantine) Redrive(ctx context.Context, tenant string, refs []web.Ref) (int, error) {
+	items, err := q.a.db.Quarantine(ctx, tenant, maxRedrive, len(refs) == 0)
+	if err != nil {
+		return 0, err
+	}
+	if len(refs) > 0 {
+		if items, err = pick(items, refs); err != nil {
+			return 0, err
+		}
+	}
+	for i := range items {
+		b, err := json.Marshal(redriveJob{Item: items[i], Epoch: items[i].Epoch})
+		if err != nil {
+			return i, err
+		}
+		m := message.NewMessage(watermill.NewUUID(), b)
+		m.SetContext(ctx)
+		if err := q.a.control.Publish(topicRedrive, m); err != nil {
+			return i, err
+		}
+	}
+	return len(items), nil
+}
+
+// maxRedrive bounds one request; asking again takes the rest.
+const maxRedrive = 10_000
+
+func pick(items []schema.QuarantinedItem, refs []web.Ref) ([]schema.QuarantinedItem, error) {
+	byRef := make(map[web.Ref]int, len(items))
+	for i := range items {
+		byRef[web.RefOf(&items[i])] = i
+	}
+	var picked []schema.QuarantinedItem
+	for _, r := range refs {
+		i, ok := byRef[r]
+		if !ok {
+			return nil, fmt.Errorf("quarantined item %s: %w", r, web.ErrNotFound)
+		}
+		picked = append(picked, items[i])
+	}
+	return picked, nil
+}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/gpumeter/gpumeter/pricing"
+	"github.com/gpumeter/gpumeter/report"
+	"github.com/gpumeter/gpumeter/web"
+)
+
+func (a *app) buildServer(ctx context.Context) error {
+	service, err := report.New(report.Options{
+		Store: &usageStore{db: a.db, threshold: a.o.Threshold},
+		Book:  func() *pricing.Book { return a.book },
+		Now:   a.o.Now, ThresholdMillionths: a.o.Threshold,
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.buildControl(ctx); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", a.o.Listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	a.listener = listener
+	a.onClose(func() { listener.Close() })
+	a.http = &http.Server{
+		Handler: web.Handler(web.Deps{
+			Reports: service, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
+			Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
+			Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+	}
+	return nil
+}
+
+// Status is what an operator wants to see at a glance; it is also how a script
+// waits until everything that was published is in the reports.
+type Status struct {
+	Waiting     int64  `json:"waiting_messages"`   // in the stream, not delivered
+	Unsettled   int64  `json:"unsettled_messages"` // delivered, not acknowledged
+	DirtyMinute int    `json:"dirty_minutes"`      // marks of minutes to recompute
+	DirtyHour   int    `json:"dirty_hours"`        // marks of hours to sum up
+	Messages    int64  `json:"messages"`           // settled since the start
+	Events      int64  `json:"events"`             // stored since the start
+	Quarantined int64  `json:"quarantined"`        // set aside since the start
+	Failures    int64  `json:"failures"`           // failed attempts to store
+	SpoolEvents int64  `json:"spool_events"`       // waiting at the agents of this process
+	Restarts    int    `json:"engine_restarts"`
+	Prices      string `json:"prices,omitempty"` // content hash of the price list
+	Error       string `json:"error,omitempty"`
+}
+
+func (a *app) status(ctx context.Context) (any, error) {
+	var s Status
+	var faults []error
+	if a.sub != nil {
+		faults = append(faults, a.sub.Look(ctx))
+		s.Waiting, s.Unsettled, _ = a.sub.Backlog()
+	}
+	if a.consumer != nil {
+		st := a.consumer.Stats()
+		s.Messages, s.Events, s.Quarantined, s.Failures = st.Messages, st.Events, st.Quarantined, st.Failures
+		faults = append(faults, st.Waiting)
+	}
+	var err error
+	s.DirtyMinute, s.DirtyHour, err = a.db.CountMarks(ctx)
+	faults = append(faults, err)
+	s.SpoolEvents = a.spooled()
+	if a.engine != nil {
+		s.Restarts = a.engine.Restarts()
+	}
+	if a.book != nil {
+		s.Prices = fmt.Sprint(a.book.Hash)
+	}
+	if err := errors.Join(faults...); err != nil {
+		s.Error = err.Error()
+	}
+	return s, nil
+}
+
+// ready says of every part whether it makes progress (I9).
+func (a *app) ready() []web.Component {
+	var parts []web.Component
+	add := func(name string, err error, fine string) {
+		c := web.Component{Name: name, Ready: err == nil, Detail: fine}
+		if err != nil {
+			c.Detail = err.Error()
+		}
+		parts = append(parts, c)
+	}
+	if a.engine != nil {
+		add("clickhouse engine", a.engine.Ready(), "running, restarted "+strconv.Itoa(a.engine.Restarts())+" times")
+	}
+	if a.nc != nil {
+		var err error
+		if !a.nc.IsConnected() {
+			err = fmt.Errorf("not connected to NATS: %s", a.nc.Status())
+		}
+		add("nats", err, "connected")
+	}
+	if a.consumer != nil {
+		waiting, unsettled, err := a.sub.Backlog()
+		add("consumer", a.consumerStuck(waiting, unsettled, err), fmt.Sprintf("%d messages waiting, %d unsettled", waiting, unsettled))
+	}
+	if a.driver != nil {
+		st := a.driver.Status()
+		var err error
+		if st.Err != nil && a.o.Now().Sub(st.Last) > a.o.StuckAfter {
+			err = fmt.Errorf("nothing recomputed since %s: %w", st.Last.UTC().Format(time.RFC3339), st.Err)
+		}
+		add("aggregator", err, fmt.Sprintf("%d hours wait to be summed up", st.Pending))
+	}
+	for _, p := range a.allProducers() {
+		add("agent", p.Ready(), "sampling and sending")
+	}
+	add("disk", a.diskFull(), "room left")
+	return parts
+}
+
+// consumerStuck says why the consumer makes no progress: there is backlog, and
+// nothing was acknowledged for a while. A healthy connection is no progress.
+func (a *app) consumerStuck(waiting, unsettled int64, err error) error {
+	st := a.consumer.Stats()
+	switch {
+	case err != nil:
+		return err
+	case st.Waiting != nil:
+		return fmt.Errorf("%d messages waiting and %d unsettled: %w", waiting, unsettled, st.Waiting)
+	case waiting+unsettled > 0 && a.o.Now().Sub(a.lastProgress(st.LastSettled)) > a.o.StuckAfter:
+		return fmt.Errorf("%d messages waiting and %d unsettled, and nothing was acknowledged for over %v", waiting, unsettled, a.o.StuckAfter)
+	case waiting+unsettled == 0:
+		a.idleSince.Store(a.o.Now().UnixNano())
+	}
+	return nil
+}
+
+// lastProgress is the later of the last acknowledgement and the last time that
+// there was nothing to acknowledge.
+func (a *app) lastProgress(settled time.Time) time.Time {
+	if idle := time.Unix(0, a.idleSince.Load()); idle.After(settled) {
+		return idle
+	}
+	return settled
+}
+
+// minFree is the room below which the data directory counts as full: a few
+// minutes of writing at full speed.
+const minFree = 512 << 20
+
+func (a *app) diskFull() error {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(a.o.Data, &fs); err != nil {
+		return fmt.Errorf("room in %s: %w", a.o.Data, err)
+	}
+	if free := int64(fs.Bavail) * int64(fs.Bsize); free < minFree {
+		return fmt.Errorf("%d MiB left in %s, at least %d are needed", free>>20, a.o.Data, minFree>>20)
+	}
+	return nil
+}
+
+func (a *app) registerMetrics() {
+	gauge := func(name, help string, f func() float64) {
+		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gpumeter", Name: name, Help: help}, f))
+	}
+	counter := func(name, help string, f func() float64) {
+		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "gpumeter", Name: name, Help: help}, f))
+	}
+	if a.consumer != nil {
+		counter("consumer_messages_total", "Messages stored and acknowledged.", func() float64 { return float64(a.consumer.Stats().Messages) })
+		counter("consumer_events_total", "Events stored, duplicates included.", func() float64 { return float64(a.consumer.Stats().Events) })
+		counter("consumer_quarantined_total", "Messages and events set aside.", func() float64 { return float64(a.consumer.Stats().Quarantined) })
+		counter("consumer_batches_total", "Batches stored.", func() float64 { return float64(a.consumer.Stats().Batches) })
+		counter("consumer_failures_total", "Failed attempts to store a batch.", func() float64 { return float64(a.consumer.Stats().Failures) })
+		gauge("consumer_waiting_messages", "Messages in the stream that were not delivered yet.", func() float64 { n, _, _ := a.sub.Backlog(); return float64(n) })
+		gauge("consumer_unsettled_messages", "Messages delivered and not acknowledged.", func() float64 { _, n, _ := a.sub.Backlog(); return float64(n) })
+	}
+	if a.driver != nil {
+		counter("aggregator_windows_total", "Marks of minutes recomputed.", func() float64 { return float64(a.driver.Status().Windows) })
+		counter("aggregator_cells_total", "Rows of usage per minute written.", func() float64 { return float64(a.driver.Status().Minutes) })
+		gauge("aggregator_pending_hours", "Marks of hours that wait to be summed up.", func() float64 { return float64(a.driver.Status().Pending) })
+	}
+	if a.engine != nil {
+		counter("engine_restarts_total", "Restarts of the embedded ClickHouse.", func() float64 { return float64(a.engine.Restarts()) })
+	}
+}
