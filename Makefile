@@ -6,7 +6,7 @@ GO   ?= go
 BIN  := bin/gpumeter
 # What `make run` starts, and where it keeps its data.
 DATA ?= ./data
-ARGS ?= --simulate 4
+ARGS ?= --simulate 4 --simulate-history 24h --prices deploy/prices.example.yaml
 # What `make test` and `make bench` look at.
 PKG       ?= ./...
 TESTFLAGS ?=
@@ -41,7 +41,7 @@ FORCE:
 build: ## build bin/gpumeter
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gpumeter
 
-run: engine build ## start everything on this machine (DATA=./data ARGS="--simulate 4")
+run: engine build ## start everything on this machine (DATA=./data ARGS="...")
 	exec $(BIN) up --data $(DATA) $(ARGS)
 
 # -p 2: packages start engines of their own, and two of them at a time are

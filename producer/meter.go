@@ -321,6 +321,6 @@ func (m *Meter) hold(tickMs int64, r *schema.Reading, shared bool) *holding {
 // sameAs says whether an event of h can go on with o.
 func (h *holding) sameAs(o *holding) bool {
 	a, b := &h.usage, &o.usage
-	return a.Project == b.Project && a.Node == b.Node && a.Model == b.Model && h.shared == o.shared &&
+	return a.Project == b.Project && a.Node == b.Node && a.Model == b.Model && a.Share == b.Share && h.shared == o.shared &&
 		slices.Equal(a.Labels, b.Labels)
 }

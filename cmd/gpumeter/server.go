@@ -70,6 +70,10 @@ func engineFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringVar(&o.EngineLibrary, "engine-library", "", "path of libchdb.so (default: search node_modules)")
 }
 
+func enginePortFlag(f *pflag.FlagSet, o *app.Options) {
+	f.IntVar(&o.EngineHTTPPort, "engine-http-port", 0, "port of the embedded ClickHouse on 127.0.0.1; 0 takes a free one")
+}
+
 func brokerFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringVar(&o.NATSListen, "nats-listen", "127.0.0.1:0", "address of the embedded NATS; port 0 takes a free one")
 	f.BoolVar(&o.UnsyncedStream, "unsynced-stream", false, "acknowledge events before they are on disk: faster, and a power failure loses the last seconds")
@@ -175,7 +179,7 @@ func brokerCommand() *cobra.Command {
 func engineCommand() *cobra.Command {
 	cmd := roleCommand("engine", "Run the embedded ClickHouse alone",
 		"Run the embedded ClickHouse alone, for other gpumeter processes with the same --data.",
-		app.Roles{Engine: true}, engineFlags)
+		app.Roles{Engine: true}, engineFlags, enginePortFlag)
 	cmd.Hidden = true
 	return cmd
 }

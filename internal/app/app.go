@@ -145,7 +145,7 @@ func (a *app) startEngine(ctx context.Context, known endpoints) error {
 		a.dsn = a.o.ClickHouseDSN
 	case a.o.Roles.Engine:
 		e, err := engine.Start(ctx, engine.Options{
-			Dir: a.o.path("clickhouse"), Library: a.o.EngineLibrary, Command: a.o.EngineCommand, Logger: a.o.Logger.With("part", "engine"),
+			Dir: a.o.path("clickhouse"), Library: a.o.EngineLibrary, HTTPPort: a.o.EngineHTTPPort, Command: a.o.EngineCommand, Logger: a.o.Logger.With("part", "engine"),
 		})
 		if err != nil {
 			return err

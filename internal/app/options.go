@@ -42,11 +42,12 @@ type Options struct {
 	Listen string // of HTTP; default 127.0.0.1:8080; port 0 takes a free one
 	Tenant string
 
-	NATSURL       string // empty: embedded, or the one in Data/endpoints.json
-	NATSListen    string // of the embedded NATS; default 127.0.0.1:0
-	ClickHouseDSN string // empty: embedded, or the one in Data/endpoints.json
-	EngineLibrary string
-	EngineCommand []string // re-executes the program as an engine; nil: the own executable
+	NATSURL        string // empty: embedded, or the one in Data/endpoints.json
+	NATSListen     string // of the embedded NATS; default 127.0.0.1:0
+	ClickHouseDSN  string // empty: embedded, or the one in Data/endpoints.json
+	EngineLibrary  string
+	EngineHTTPPort int      // of the embedded ClickHouse; 0 takes a free one
+	EngineCommand  []string // re-executes the program as an engine; nil: the own executable
 
 	Prices string // file; empty: nothing is priced
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumeter/gpumeter/internal/gpu"
@@ -67,7 +68,7 @@ func (a *app) producer(name string, source producer.Source, o producer.Options) 
 	o.Tenant, o.SourceName, o.Source, o.Stream, o.Spool = a.o.Tenant, name, source, a.publisher, spool
 	o.SampleEvery, o.EmitEvery, o.Threshold = a.o.SampleEvery, a.o.EmitEvery, schema.Some(a.o.Threshold)
 	o.Jitter, o.Logger = rand.Float64, a.o.Logger.With("part", "agent", "source", name)
-	o.Registerer = a.registry
+	o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"source": name}, a.registry)
 	return producer.New(o)
 }
 

@@ -65,10 +65,10 @@ func (db *DB) RangeEvents(ctx context.Context, tenant string, fromMs, toMs, asOf
 
 func (db *DB) readUnits(ctx context.Context, tenant, where string, visit func([]schema.StoredEvent) error) error {
 	var c eventColumns
-	groups := borrow(db.groups, newUnitGroups)
+	groups := db.groups.take()
 	defer func() {
 		groups.reset()
-		giveBack(db.groups, groups)
+		db.groups.put(groups)
 	}()
 	err := db.wire.query(ctx, "SELECT "+eventSelect+" FROM raw_usage WHERE "+where, c.results(), func(rows int) error {
 		groups.add(&c, rows, tenant)
@@ -151,8 +151,8 @@ func (db *DB) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell
 	if len(cells) == 0 {
 		return nil
 	}
-	c := borrow(db.cells, newCellColumns)
-	defer giveBack(db.cells, c)
+	c := db.cells.take()
+	defer db.cells.put(c)
 	c.input.Reset()
 	for i := range cells {
 		c.add(tenant, &cells[i])

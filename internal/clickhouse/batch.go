@@ -37,9 +37,15 @@ func (b *Batch) Rows() int {
 	return n
 }
 
-// Reset empties the batch and keeps its memory.
+// Reset empties the batch. It keeps the memory, unless that is far more than was
+// used: after a burst the columns of a quiet program would stay large for ever.
 func (b *Batch) Reset() {
-	b.usage.input.Reset()
+	if rows := b.usage.rows(); cap(b.usage.span) > 4096 && rows < cap(b.usage.span)/16 {
+		b.usage = usageColumns{}
+		b.usage.init()
+	} else {
+		b.usage.input.Reset()
+	}
 	b.quarantine.input.Reset()
 	for _, o := range b.others {
 		o.input.Reset()

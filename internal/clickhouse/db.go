@@ -33,11 +33,9 @@ type DB struct {
 	// over HTTP; fault tests stop the process there.
 	OnMidInsert func()
 
-	// Buffers of the recompute path, as large as a chunk, which would otherwise
-	// be made anew for every one. Not a sync.Pool: that is emptied so often that
-	// hardly any would be used again.
-	cells  chan *cellColumns
-	groups chan *unitGroups
+	// Buffers of the recompute path, as large as a chunk.
+	cells  *spare[*cellColumns]
+	groups *spare[*unitGroups]
 }
 
 // Open connects to the database that the DSN names, creating it if need be.
@@ -79,7 +77,7 @@ func Open(ctx context.Context, dsn string) (*DB, error) {
 	}
 	return &DB{
 		conn: conn, wire: w, options: o,
-		cells: make(chan *cellColumns, 1), groups: make(chan *unitGroups, 1),
+		cells: newSpare(1, newCellColumns), groups: newSpare(1, newUnitGroups),
 	}, nil
 }
 
@@ -177,21 +175,4 @@ func quoteName(s string) string {
 
 func quoteText(s string) string {
 	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'").Replace(s) + "'"
-}
-
-// borrow takes a buffer that was given back, or makes one.
-func borrow[T any](free chan T, make func() T) T {
-	select {
-	case b := <-free:
-		return b
-	default:
-		return make()
-	}
-}
-
-func giveBack[T any](free chan T, b T) {
-	select {
-	case free <- b:
-	default:
-	}
 }

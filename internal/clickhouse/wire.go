@@ -52,7 +52,7 @@ type httpWire struct {
 	database string
 	user     string
 	pass     string
-	buffers  chan *proto.Buffer // encoded blocks, large and much used
+	buffers  *spare[*proto.Buffer] // encoded blocks, large and much used
 }
 
 func openHTTP(o *chgo.Options) (*httpWire, error) {
@@ -71,7 +71,7 @@ func openHTTP(o *chgo.Options) (*httpWire, error) {
 		client:   &http.Client{Transport: transport},
 		base:     &url.URL{Scheme: scheme, Host: o.Addr[0], Path: "/" + strings.TrimPrefix(o.HttpUrlPath, "/")},
 		database: o.Auth.Database, user: o.Auth.Username, pass: o.Auth.Password,
-		buffers: make(chan *proto.Buffer, 2),
+		buffers: newSpare(2, func() *proto.Buffer { return &proto.Buffer{} }),
 	}, nil
 }
 
@@ -109,7 +109,7 @@ func (w *httpWire) do(ctx context.Context, query string, body io.Reader, more ur
 }
 
 func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) error {
-	buf := borrow(w.buffers, func() *proto.Buffer { return &proto.Buffer{} })
+	buf := w.buffers.take()
 	buf.Reset()
 	block := proto.Block{Columns: len(input), Rows: input[0].Data.Rows()}
 	if err := block.EncodeRawBlock(buf, 0, input); err != nil {
@@ -124,7 +124,7 @@ func (w *httpWire) insert(ctx context.Context, query string, input proto.Input) 
 		return err
 	}
 	// Only now: after a failure the transport may still be reading from it.
-	giveBack(w.buffers, buf)
+	w.buffers.put(buf)
 	return nil
 }
 
