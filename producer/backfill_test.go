@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -60,29 +61,43 @@ func TestBackfillIsResumable(t *testing.T) {
 		time.Sleep(10 * time.Hour)
 		from := time.Now().Add(-6 * time.Hour)
 		whole := &fakeStream{}
-		must(t, newProducer(t, Options{Source: boards{n: 2}, Stream: whole}).Backfill(context.Background(), from, time.Time{}))
+		p := newProducer(t, Options{Source: boards{n: 2}, Stream: whole})
+		must(t, p.Backfill(context.Background(), from, time.Time{}))
+		runFor(t, p, time.Second) // sends the rest
 
 		path := filepath.Join(t.TempDir(), "spool")
 		stream := &fakeStream{}
 		for i := range 4 {
 			spool := openSpool(t, SpoolOptions{Path: path})
-			p := newProducer(t, Options{Source: boards{n: 2}, Stream: stream, Spool: spool})
+			p = newProducer(t, Options{Source: boards{n: 2}, Stream: stream, Spool: spool})
 			to := from.Add(time.Duration(i+1)*80*time.Minute + 30*time.Second)
 			must(t, p.Backfill(context.Background(), from, to))
 			must(t, spool.Close()) // as a kill would leave it: the open minute is in the spool
 		}
-		p := newProducer(t, Options{Source: boards{n: 2}, Stream: stream, Spool: openSpool(t, SpoolOptions{Path: path})})
+		p = newProducer(t, Options{Source: boards{n: 2}, Stream: stream, Spool: openSpool(t, SpoolOptions{Path: path})})
 		must(t, p.Backfill(context.Background(), from, time.Time{}))
 		runFor(t, p, time.Second)
 		if got, want := covered(stream.check(t)), 2*6*time.Hour; got != want {
 			t.Errorf("covered %s, want %s", got, want)
 		}
 
-		lost := newProducer(t, Options{Source: boards{n: 2}, Stream: whole})
+		stepwise := &fakeStream{}
+		p = newProducer(t, Options{Source: boards{n: 2}, Stream: stepwise})
+		for i := range 6 {
+			must(t, p.Backfill(context.Background(), from, from.Add(time.Duration(i+1)*50*time.Minute+20*time.Second)))
+		}
+		must(t, p.Backfill(context.Background(), from, time.Time{}))
+		runFor(t, p, time.Second)
+		if !maps.Equal(byIdentity(stepwise.check(t)), byIdentity(whole.check(t))) {
+			t.Errorf("in steps of one process: %d events, at once: %d, or with other contents", len(stepwise.events), len(whole.events))
+		}
+
+		p = newProducer(t, Options{Source: boards{n: 2}, Stream: whole})
 		before := len(whole.events)
-		must(t, lost.Backfill(context.Background(), from, time.Time{}))
-		if len(whole.events) != before || len(whole.faults) != 0 {
-			t.Errorf("a second run over a new spool made %d new events, %v", len(whole.events)-before, whole.faults)
+		must(t, p.Backfill(context.Background(), from.Add(3*time.Hour), time.Time{}))
+		runFor(t, p, time.Second)
+		if len(whole.events) != before || len(whole.faults) != 0 || whole.repeats != before/2 {
+			t.Errorf("a second run over a new spool made %d new events and %d repeats, %v", len(whole.events)-before, whole.repeats, whole.faults)
 		}
 		if len(byIdentity(whole.events)) != len(whole.events) {
 			t.Error("an identity twice")

@@ -57,8 +57,8 @@ func fillUntilKilled(path string) {
 	}
 }
 
-// crashFinished are the events that tick n finishes: the one that was open at
-// the tick before, unless a kill ended it already, and two more.
+// crashFinished are the events that tick n finishes. The open one of each tick is
+// replaced by the next, so only those of the last tick before a kill are queued.
 func crashFinished(n int) []schema.Usage {
 	return []schema.Usage{usage("a", "x", n), usage("a", "y", n)}
 }

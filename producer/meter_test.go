@@ -70,6 +70,16 @@ close
   a/00:00:20/i i/p to 00:00:30 active=10000 idle=0 util=500000
   a/00:00:20/j j/q to 00:00:30 active=10000 idle=0 util=500000
 `,
+	"another share begins a new event": `
+00:00:00 a i/p 500 share=500000000; a j/q 500 share=500000000
+00:00:10 a i/p 500 share=500000000; a j/q 500 share=500000000
+00:00:20 a i/p 500 share=400000000; a j/q 500 share=600000000
+  a/00:00:00/i i/p to 00:00:10 active=10000 idle=0 util=500000 share=500000000
+  a/00:00:00/j j/q to 00:00:10 active=10000 idle=0 util=500000 share=500000000
+close
+  a/00:00:10/i i/p to 00:00:20 active=10000 idle=0 util=500000 share=400000000
+  a/00:00:10/j j/q to 00:00:20 active=10000 idle=0 util=500000 share=600000000
+`,
 	"a failed read is unknown time of the last owner": `
 00:00:00 a i/p 500
 00:00:10 a i/p 500

@@ -99,6 +99,9 @@ func (s *sender) step(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	s.metrics.publishFailures.Inc()
+	if s.batch == nil {
+		return true, nil // a part got through; the rest heads the next batch
+	}
 	if isPermanent(failure) {
 		return true, s.shrink(failure)
 	}
@@ -154,7 +157,7 @@ func (s *sender) messages(head []Queued) ([]message, error) {
 			return nil, fmt.Errorf("producer: encode a batch: %w", err)
 		}
 		address := schema.Address{Tenant: s.tenant, Source: events[i][0].Source, Kind: schema.Kinds[schema.TypeUsage]}
-		sum := sha256.Sum256(append([]byte(address.Source+"\x00"), payload...))
+		sum := sha256.Sum256(append([]byte(address.Subject()+"\x00"), payload...))
 		all[i].Message = schema.Message{
 			Subject: address.Subject(), ID: base64.RawURLEncoding.EncodeToString(sum[:16]),
 			ContentType: schema.ContentTypeCompact, Payload: payload,

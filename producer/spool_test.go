@@ -37,7 +37,7 @@ func usage(source, unit string, n int) schema.Usage {
 	}
 }
 
-// show writes the queue as sequence:unit/minute.
+// queue shows what is queued as sequence:unit/minute.
 func queue(t testing.TB, s *Spool) string {
 	t.Helper()
 	head, err := s.Head(1<<30, 1<<30)
@@ -113,12 +113,16 @@ func TestSpoolQueuesWhatWasOpen(t *testing.T) {
 	must(t, s.Close())
 	s = openSpool(t, SpoolOptions{Path: path})
 	equal(t, "after another", queue(t, s), "1:x/1 2:x/2 1:q/2")
+	must(t, s.Release(1<<60))
+	must(t, s.Close())
+	s = openSpool(t, SpoolOptions{Path: path})
+	equal(t, "sent and started once more", queue(t, s), "")
 
 	must(t, s.Advance("a", testDay+3, nil, []schema.Usage{usage("a", "x", 3)}))
 	must(t, s.CloseOpen("b"))
-	equal(t, "closing another source", queue(t, s), "1:x/1 2:x/2 1:q/2")
+	equal(t, "closing another source", queue(t, s), "")
 	must(t, s.CloseOpen("a"))
-	equal(t, "closing", queue(t, s), "1:x/1 2:x/2 1:q/2 3:x/3")
+	equal(t, "closing", queue(t, s), "3:x/3")
 }
 
 // An error of a write leaves open whether it happened. Offering the same tick
@@ -223,6 +227,15 @@ func TestSpoolFaultyFiles(t *testing.T) {
 		"cut": func(t *testing.T, path string) {
 			filled(t, path)
 			edit(t, path, func(raw []byte) []byte { return raw[:len(raw)/4] })
+		},
+		"cut near its end": func(t *testing.T, path string) {
+			filled(t, path)
+			var used int64 // the file is longer
+			db, err := bolt.Open(path, 0o600, nil)
+			must(t, err)
+			must(t, db.View(func(tx *bolt.Tx) error { used = tx.Size(); return nil }))
+			must(t, db.Close())
+			edit(t, path, func(raw []byte) []byte { return raw[:used-4096] })
 		},
 		"cut to its head": func(t *testing.T, path string) {
 			filled(t, path)

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	"runtime/pprof"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -234,12 +235,16 @@ func benchCommand() *cobra.Command {
 	group := &cobra.Command{Use: "bench", Short: "Measure the pipeline on this machine"}
 	asGroup(group)
 	var o app.BenchOptions
+	var profile string
 	ingest := &cobra.Command{
 		Use: "ingest", Short: "Compare the whole path with a plain insert", Args: args(cobra.NoArgs),
 		Long: "Insert rows with clickhouse-go as the yardstick, then take the same rows the whole way: stream, consumer,\n" +
 			"raw rows and dirty marks, acknowledgement, recomputation. Prints both rates, their ratio and the CPU time.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Progress = newMeter(c.ErrOrStderr(), "rows")
+			if profile != "" {
+				o.Profile = func() (func(), error) { return cpuProfile(profile) }
+			}
 			return app.BenchIngest(c.Context(), o, c.OutOrStdout())
 		},
 	}
@@ -251,6 +256,22 @@ func benchCommand() *cobra.Command {
 	f.DurationVar(&o.For, "for", 20*time.Second, "how long freshness is measured")
 	f.StringVar(&o.Library, "engine-library", "", "path of libchdb.so (default: search node_modules)")
 	f.BoolVar(&o.Native, "native", false, "native protocol instead of HTTP for the whole path")
+	f.StringVar(&profile, "cpu-profile", "", "file for a CPU profile of the full path")
 	group.AddCommand(ingest)
 	return group
+}
+
+func cpuProfile(path string) (stop func(), err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }

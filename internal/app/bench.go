@@ -34,7 +34,7 @@ type BenchOptions struct {
 	Library    string        // of the engine, "" = search
 	Native     bool          // native protocol instead of HTTP
 	Progress   func(what string, done, total int)
-	Profile    func(stage string) (stop func()) // called around the full path
+	Profile    func() (stop func(), err error) // called around the full path
 }
 
 // BenchIngest measures, in one run on one machine, what share of a plain insert
@@ -187,7 +187,11 @@ func (b *bench) full(ctx context.Context) (sample, error) {
 	}
 	defer p.stop()
 	if b.o.Profile != nil {
-		defer b.o.Profile("full")()
+		stop, err := b.o.Profile()
+		if err != nil {
+			return sample{}, err
+		}
+		defer stop()
 	}
 	begin = b.start()
 	sent := make(chan error, 1)
@@ -210,6 +214,7 @@ func (b *bench) full(ctx context.Context) (sample, error) {
 		}
 	}
 	stored := b.since(begin)
+	p.rest() // two drivers at once would do everything twice
 	if err := p.driver.Drain(ctx); err != nil {
 		return sample{}, err
 	}
@@ -256,7 +261,7 @@ func (b *bench) messages(from, to int) ([]schema.Message, error) {
 		hash, _ := first.PayloadHash(nil)
 		list = append(list, schema.Message{
 			Subject:     schema.Address{Tenant: schema.DefaultTenant, Source: first.Source, Kind: "usage"}.Subject(),
-			ID:          schema.MessageID(&first.Header, hash),
+			ID:          schema.MessageID(schema.DefaultTenant, &first.Header, hash),
 			ContentType: schema.ContentTypeCompact, Payload: payload,
 		})
 		events = events[:0]
@@ -279,6 +284,7 @@ type pipeline struct {
 	publisher *jetstream.Publisher
 	consumer  *consumer.Consumer
 	driver    *aggregator.Driver
+	rest      func() // ends the driver's own passes
 	stop      func()
 }
 
@@ -325,7 +331,17 @@ func (b *bench) pipeline(ctx context.Context, db *clickhouse.DB, name string) (*
 	}
 	g.Go(func() error { return sub.Run(gctx) })
 	g.Go(func() error { return p.consumer.Run(gctx) })
-	g.Go(func() error { return p.driver.Run(gctx) })
+	passes, cancelPasses := context.WithCancel(gctx)
+	rested := make(chan struct{})
+	p.rest = func() {
+		cancelPasses()
+		<-rested
+	}
+	g.Go(func() error {
+		defer close(rested)
+		defer cancelPasses()
+		return p.driver.Run(passes)
+	})
 	return p, nil
 }
 

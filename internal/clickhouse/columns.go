@@ -135,7 +135,11 @@ type cellColumns struct {
 	owner                                          proto.ColFixedStr16
 	unitHash, version                              proto.ColUInt64
 	amounts                                        [9]proto.ColUInt64 // in the order of amountColumns
-	scratch                                        []byte
+
+	// Cells of one unit and owner follow one another, window after window.
+	last    schema.Cell
+	lastKey schema.Hash
+	scratch []byte
 }
 
 func newCellColumns() *cellColumns {
@@ -153,12 +157,14 @@ func newCellColumns() *cellColumns {
 }
 
 func (c *cellColumns) add(tenant string, cell *schema.Cell) {
-	var owner schema.Hash
-	owner, c.scratch = cell.Key(c.scratch)
+	if cell.Unit != c.last.Unit || cell.Owner != c.last.Owner {
+		c.lastKey, c.scratch = cell.Key(c.scratch)
+		c.last = *cell
+	}
 	c.tenant.Append(tenant)
 	c.window.AppendRaw(proto.DateTime(cell.WindowMs / 1000))
 	c.unitHash.Append(schema.UnitHash(cell.Unit))
-	c.owner = append(c.owner, owner)
+	c.owner = append(c.owner, c.lastKey)
 	c.unit.Append(cell.Unit)
 	c.instance.Append(cell.Instance)
 	c.project.Append(cell.Project)

@@ -65,47 +65,63 @@ func maybe64(c *proto.ColNullable[uint64], i int) schema.Maybe {
 	return schema.Maybe{Value: int64(v.Value), Known: v.Set}
 }
 
-// unitGroups sorts events by unit. A chain of positions per unit keeps the
-// events where they were read; they are copied once, when their unit is visited.
+// unitGroups sorts events by unit. The events lie in pages, which are used again,
+// and a chain per unit says which are its own, in the order of reading.
 type unitGroups struct {
-	events []schema.StoredEvent
-	next   []int32
-	heads  map[uint64]int32 // by hash, probing on: two units may share a hash
-	order  []uint64
+	pages [][]schema.StoredEvent
+	n     int
+	next  []int32
+	units []unitChain
+	byKey map[uint64]int32 // hash to position in units, probing on: two units may share a hash
 }
 
-func newUnitGroups() *unitGroups { return &unitGroups{heads: map[uint64]int32{}} }
+type unitChain struct{ head, tail int32 }
 
-// reset empties the groups, and lets go of the texts that they hold.
+const eventsPerPage = 4096
+
+func newUnitGroups() *unitGroups { return &unitGroups{byKey: map[uint64]int32{}} }
+
+func (g *unitGroups) at(i int32) *schema.StoredEvent {
+	return &g.pages[i/eventsPerPage][i%eventsPerPage]
+}
+
+// reset empties the groups and keeps the pages.
 func (g *unitGroups) reset() {
-	clear(g.events)
-	clear(g.heads)
-	g.events, g.next, g.order = g.events[:0], g.next[:0], g.order[:0]
+	clear(g.byKey)
+	g.n, g.next, g.units = 0, g.next[:0], g.units[:0]
 }
 
 func (g *unitGroups) add(c *eventColumns, rows int, tenant string) {
-	g.events, g.next = slices.Grow(g.events, rows), slices.Grow(g.next, rows)
+	g.next = slices.Grow(g.next, rows)
 	for i := range rows {
-		g.events = append(g.events, schema.StoredEvent{})
-		e := &g.events[len(g.events)-1]
+		if g.n == len(g.pages)*eventsPerPage {
+			g.pages = append(g.pages, make([]schema.StoredEvent, eventsPerPage))
+		}
+		at := int32(g.n)
+		e := g.at(at)
+		*e = schema.StoredEvent{}
 		c.event(i, tenant, e)
-		key := c.unitHash[i]
-		unit := c.unit.RowBytes(i)
-		for {
-			head, ok := g.heads[key]
-			if !ok {
-				e.Unit = string(unit)
-				g.order = append(g.order, key)
-				head = -1
-			} else if g.events[head].Unit != string(unit) {
-				key++
-				continue
-			} else {
-				e.Unit = g.events[head].Unit
-			}
-			g.next = append(g.next, head)
-			g.heads[key] = int32(len(g.events) - 1)
-			break
+		g.n++
+		g.next = append(g.next, -1)
+		g.chain(at, c.unitHash[i], c.unit.RowBytes(i))
+	}
+}
+
+// chain appends event at to the chain of its unit.
+func (g *unitGroups) chain(at int32, key uint64, unit []byte) {
+	for ; ; key++ {
+		u, ok := g.byKey[key]
+		if !ok {
+			g.at(at).Unit = string(unit)
+			g.byKey[key] = int32(len(g.units))
+			g.units = append(g.units, unitChain{at, at})
+			return
+		}
+		chain := &g.units[u]
+		if name := g.at(chain.head).Unit; name == string(unit) {
+			g.at(at).Unit = name
+			g.next[chain.tail], chain.tail = at, at
+			return
 		}
 	}
 }
@@ -113,16 +129,11 @@ func (g *unitGroups) add(c *eventColumns, rows int, tenant string) {
 // each calls visit with the events of one unit after the other. The slice is
 // only valid during the call.
 func (g *unitGroups) each(visit func(events []schema.StoredEvent) error) error {
-	var scratch []schema.StoredEvent
-	for _, key := range g.order {
-		head := g.heads[key]
-		list := g.events[head : head+1] // most units have one event
-		if g.next[head] >= 0 {
-			scratch = scratch[:0]
-			for i := head; i >= 0; i = g.next[i] {
-				scratch = append(scratch, g.events[i])
-			}
-			list = scratch
+	var list []schema.StoredEvent
+	for _, u := range g.units {
+		list = list[:0]
+		for i := u.head; i >= 0; i = g.next[i] {
+			list = append(list, *g.at(i))
 		}
 		if err := visit(list); err != nil {
 			return err
