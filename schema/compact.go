@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"unsafe"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/gpumeter/gpumeter/schema/usagepb"
@@ -188,6 +190,21 @@ type decoder struct {
 	startMs int64
 	sets    []Labels
 	ids     []byte
+	// expanded is how many bytes the events read so far have when every mention
+	// of a text is written out, as storage and quarantine do.
+	expanded int
+}
+
+// maxExpandedBytes bounds the events of one batch written out. A full message of
+// an agent comes to some 20 MiB; one text mentioned by every event of a hostile
+// one would come to hundreds of gigabytes.
+const maxExpandedBytes = 64 << 20
+
+func (d *decoder) expand(bytes int) error {
+	if d.expanded += bytes; d.expanded > maxExpandedBytes {
+		return fault(KindTooLarge, "", "the %d events are more than %d MiB when written out; send fewer in a message", d.n, maxExpandedBytes>>20)
+	}
+	return nil
 }
 
 // check bounds everything by the size of the payload before anything of that
@@ -201,6 +218,10 @@ func (d *decoder) check(payload int) error {
 	if d.n > payload {
 		return fault(KindMalformed, "count", "%d events cannot be in %d bytes", d.n, payload)
 	}
+	if err := d.expand(d.n * int(unsafe.Sizeof(Usage{}))); err != nil {
+		return err
+	}
+	d.expanded = 0
 	for _, c := range []struct {
 		name string
 		n    int
@@ -229,6 +250,9 @@ func (d *decoder) check(payload int) error {
 			if labels[i].Value, err = d.text("label_sets", set.Value[i]); err != nil {
 				return err
 			}
+			if i > 0 && labels[i-1].Key >= labels[i].Key {
+				return fault(KindMalformed, "label_sets", "labels are not sorted or %q is there twice", clip(labels[i].Key))
+			}
 		}
 		d.sets = append(d.sets, labels)
 	}
@@ -238,6 +262,9 @@ func (d *decoder) check(payload int) error {
 func (d *decoder) read(i int, u *Usage) error {
 	p := d.pb
 	u.Source = p.Source
+	if err := d.expand(len(p.Source)); err != nil {
+		return err
+	}
 	for _, c := range [...]struct {
 		name   string
 		column []uint32
@@ -251,6 +278,9 @@ func (d *decoder) read(i int, u *Usage) error {
 		}
 		s, err := d.text(c.name, c.column[i])
 		if err != nil {
+			return err
+		}
+		if err := d.expand(len(s)); err != nil {
 			return err
 		}
 		*c.into = s
@@ -272,18 +302,25 @@ func (d *decoder) read(i int, u *Usage) error {
 			return fault(KindMalformed, "labels", "no label set %d", ref)
 		}
 		u.Labels = d.sets[ref-1]
+		for _, l := range u.Labels {
+			if err := d.expand(len(l.Key) + len(l.Value)); err != nil {
+				return err
+			}
+		}
 	}
-	if u.ID == "" && instant("", u.StartMs) == nil {
-		u.ID = d.usageID(u)
+	if u.ID == "" {
+		u.ID = d.usageID(u, d.n-i)
 	}
 	return nil
 }
 
-// usageID cuts the ids of a whole batch out of a few large allocations.
-func (d *decoder) usageID(u *Usage) string {
+// usageID cuts the ids of a whole batch out of a few large allocations, each for
+// as many of the events that are left as a block holds.
+func (d *decoder) usageID(u *Usage, left int) string {
 	const block = 64 << 10
-	if cap(d.ids)-len(d.ids) < len(u.Unit)+len(timeLayout)+1 {
-		d.ids = make([]byte, 0, max(block, len(u.Unit)+len(timeLayout)+1))
+	size := len(u.Unit) + 1 + len(timeLayout)
+	if cap(d.ids)-len(d.ids) < size {
+		d.ids = make([]byte, 0, max(size, min(block, size*left)))
 	}
 	from := len(d.ids)
 	d.ids = appendUsageID(d.ids, u.Unit, u.StartMs)

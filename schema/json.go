@@ -2,6 +2,7 @@ package schema
 
 import (
 	"errors"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -322,9 +323,8 @@ func (r *reader) number(field string, v jsontext.Value, scale int, want string) 
 
 // isWhole says whether a number that ParseFixed takes has no fraction.
 func isWhole(s string) bool {
-	a, okA := ParseFixed(s, 0)
-	b, okB := ParseFixed(s, 3)
-	return okA && (!okB || b == a*1000) && !strings.ContainsAny(s, "eE")
+	_, fraction, _ := strings.Cut(s, ".")
+	return strings.Trim(fraction, "0") == "" && !strings.ContainsAny(s, "eE")
 }
 
 func (r *reader) decimal(field string, v jsontext.Value) string {
@@ -384,36 +384,80 @@ func labelsOf(m map[string]string) Labels {
 
 // jsonFault says in our words what the JSON library found.
 func jsonFault(prefix string, err error) error {
-	field := prefix
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
-		field = strings.Trim(prefix+strings.ReplaceAll(string(semantic.JSONPointer), "/", "."), ".")
-	}
-	msg := strings.TrimPrefix(err.Error(), "json: ")
-	kind := KindMalformed
+	var (
+		semantic  *json.SemanticError
+		syntactic *jsontext.SyntacticError
+		f         *Error
+	)
 	switch {
-	case errors.Is(err, json.ErrUnknownName):
-		kind = KindInvalid
-		known := []string{"see the event format for the known keys"}
-		if name := field[strings.LastIndexByte(field, '.')+1:]; name != "" {
-			if near := nearest(name); near != "" {
-				known = []string{"did you mean " + near + "?"}
-			}
+	case errors.As(err, &semantic):
+		field := fieldOf(prefix, semantic.JSONPointer)
+		switch {
+		case errors.Is(err, json.ErrUnknownName):
+			f = fault(KindInvalid, clip(field), "unknown key; %s", suggestion(field[strings.LastIndexByte(field, '.')+1:]))
+		case semantic.GoType != nil:
+			f = fault(KindInvalid, clip(field), "%s where %s is expected", jsonKind(semantic.JSONKind), wantedKind(semantic.GoType))
+		default:
+			f = fault(KindInvalid, clip(field), "%s", clipText(strings.TrimPrefix(err.Error(), "json: ")))
 		}
-		msg = "unknown key; " + known[0]
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		msg = "a key is there twice: " + msg
-	case semantic != nil:
-		kind = KindInvalid
+	case errors.As(err, &syntactic):
+		what := "broken JSON"
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			what = "a key is there twice"
+		}
+		f = fault(KindMalformed, clip(fieldOf(prefix, syntactic.JSONPointer)), "%s at byte %d: %s", what, syntactic.ByteOffset, clipText(strings.TrimPrefix(syntactic.Err.Error(), "jsontext: ")))
+	default:
+		f = fault(KindMalformed, prefix, "%s", clipText(err.Error()))
 	}
-	f := fault(kind, clip(field), "%s", clipText(msg))
 	f.err = err
 	return f
 }
 
+func fieldOf(prefix string, pointer jsontext.Pointer) string {
+	return strings.Trim(prefix+strings.ReplaceAll(string(pointer), "/", "."), ".")
+}
+
+func suggestion(name string) string {
+	if near := nearest(name); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "see the event format for the known keys"
+}
+
+func jsonKind(k jsontext.Kind) string {
+	switch k {
+	case '0':
+		return "a number"
+	case '"':
+		return "text"
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case 'n':
+		return "null"
+	default:
+		return "true or false"
+	}
+}
+
+func wantedKind(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	default:
+		return "something else"
+	}
+}
+
 func clipText(s string) string {
 	if len(s) > 400 {
-		return s[:400] + "..."
+		s = s[:400] + "..."
 	}
 	return strings.ToValidUTF8(s, "?")
 }

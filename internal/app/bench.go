@@ -347,7 +347,7 @@ func (b *bench) pipeline(ctx context.Context, db *clickhouse.DB, name string) (*
 
 // publish sends in atomic batches, as agents do: some are under way at once.
 func (p *pipeline) publish(ctx context.Context, messages []schema.Message) error {
-	const atOnce, lanes = 500, 4
+	const atOnce, lanes = 1000, 4
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(lanes)
 	for part := range slices.Chunk(messages, max(1, min(atOnce, len(messages)/lanes))) {

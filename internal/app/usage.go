@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gpumeter/gpumeter/aggregator"
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
+	"github.com/gpumeter/gpumeter/report"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -220,7 +222,11 @@ func sorted(list []int64) []int64 {
 
 // Events implements report.Store.
 func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredEvent, string, error) {
-	return s.db.Events(ctx, q)
+	events, next, err := s.db.Events(ctx, q)
+	if errors.Is(err, clickhouse.ErrBadCursor) {
+		return nil, "", &report.RequestError{Param: "after", Msg: err.Error()}
+	}
+	return events, next, err
 }
 
 // Quality implements report.Store.

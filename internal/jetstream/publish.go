@@ -93,7 +93,7 @@ func (p *Publisher) single(ctx context.Context, messages []schema.Message) ([]sc
 	for i := range messages {
 		f, err := p.js.PublishMsgAsync(natsMsg(&messages[i]), jetstream.WithStallWait(p.Timeout))
 		if err != nil {
-			receipts[i].Err = fmt.Errorf("publish %s: %w", messages[i].Subject, err)
+			receipts[i].Err = publishError(&messages[i], err)
 			continue
 		}
 		futures[i] = f
@@ -106,12 +106,21 @@ func (p *Publisher) single(ctx context.Context, messages []schema.Message) ([]sc
 		case ack := <-f.Ok():
 			receipts[i].Sequence, receipts[i].Duplicate = ack.Sequence, ack.Duplicate
 		case err := <-f.Err():
-			receipts[i].Err = fmt.Errorf("publish %s: %w", messages[i].Subject, err)
+			receipts[i].Err = publishError(&messages[i], err)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 	return receipts, nil
+}
+
+// publishError says which refusals are for good: offering such a message again
+// would only keep everything behind it waiting.
+func publishError(m *schema.Message, err error) error {
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return &schema.Error{Kind: schema.KindTooLarge, Msg: fmt.Sprintf("message of %d bytes is larger than the NATS server allows", len(m.Payload))}
+	}
+	return fmt.Errorf("publish %s: %w", m.Subject, err)
 }
 
 func natsMsg(m *schema.Message) *nats.Msg {

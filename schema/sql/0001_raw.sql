@@ -50,7 +50,7 @@ ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(first)
 PARTITION BY toYYYYMM(start)
 PRIMARY KEY (tenant, span, minute, unit_hash)
 ORDER BY (tenant, span, minute, unit_hash, unit, start, source, id, payload)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'usage events: one unit over one interval';
 -- +goose StatementEnd
 
@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS raw_lease
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(first)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant, instance, at, source, id, payload)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'lease events: an instance changes its state at an instant';
 -- +goose StatementEnd
 
@@ -102,7 +102,7 @@ CREATE TABLE IF NOT EXISTS raw_meter
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(first)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant, instance, at, source, id, payload)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'meter events: another metered quantity over an interval';
 -- +goose StatementEnd
 
@@ -111,7 +111,7 @@ CREATE TABLE IF NOT EXISTS raw_outage AS raw_meter
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(first)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant, instance, at, source, id, payload)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'outage events: a span in which a platform did not deliver; instance is empty when the whole platform is meant';
 -- +goose StatementEnd
 
@@ -120,7 +120,7 @@ CREATE TABLE IF NOT EXISTS raw_correction AS raw_meter
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(first)
 PARTITION BY toYYYYMM(at)
 ORDER BY (tenant, instance, at, source, id, payload)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'correction events; at is the time of the correction (of storing, when it gives none), instance is empty';
 -- +goose StatementEnd
 
@@ -143,6 +143,6 @@ CREATE TABLE IF NOT EXISTS quarantine
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(redriven_at)
 PARTITION BY toYYYYMM(stored_at)
 ORDER BY (tenant, stream, epoch, stream_sequence, place)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'what could not be accepted, whole, with the reason';
 -- +goose StatementEnd

@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS dirty
 )
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}CollapsingMergeTree(sign)
 ORDER BY (grain, tenant, window, mark)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'windows touched since they were last computed, at least once';
 -- +goose StatementEnd
 
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS usage_minute
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)
 ORDER BY (tenant, window, unit_hash, owner)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'usage per unit, owner and minute';
 -- +goose StatementEnd
 
@@ -64,6 +64,6 @@ CREATE TABLE IF NOT EXISTS usage_hour AS usage_minute
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)
 ORDER BY (tenant, window, unit_hash, owner)
-SETTINGS fsync_after_insert = 1, fsync_part_directory = 1
+SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = 268435456
 COMMENT 'usage per unit, owner and hour: the sum of its minutes; version is the sum of their versions';
 -- +goose StatementEnd
