@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,7 +37,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	a := &app{o: o, registry: prometheus.NewRegistry()}
-	a.idleSince.Store(o.Now().UnixNano())
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer a.close()
 	if err := a.build(ctx); err != nil {
@@ -69,7 +67,6 @@ type app struct {
 	listener   net.Listener
 	background []func(context.Context) error // end with the pipeline
 	spools     []*producer.Spool
-	idleSince  atomic.Int64 // Unix nanoseconds: last seen without backlog
 }
 
 func (a *app) allProducers() []*producer.Producer {

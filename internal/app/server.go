@@ -141,21 +141,17 @@ func (a *app) consumerStuck(waiting, unsettled int64, err error) error {
 		return err
 	case st.Waiting != nil:
 		return fmt.Errorf("%d messages waiting and %d unsettled: %w", waiting, unsettled, st.Waiting)
-	case waiting+unsettled > 0 && a.o.Now().Sub(a.lastProgress(st.LastSettled)) > a.o.StuckAfter:
+	case waiting+unsettled > 0 && time.Since(later(st.LastSettled, a.sub.LastIdle())) > a.o.StuckAfter:
 		return fmt.Errorf("%d messages waiting and %d unsettled, and nothing was acknowledged for over %v", waiting, unsettled, a.o.StuckAfter)
-	case waiting+unsettled == 0:
-		a.idleSince.Store(a.o.Now().UnixNano())
 	}
 	return nil
 }
 
-// lastProgress is the later of the last acknowledgement and the last time that
-// there was nothing to acknowledge.
-func (a *app) lastProgress(settled time.Time) time.Time {
-	if idle := time.Unix(0, a.idleSince.Load()); idle.After(settled) {
-		return idle
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	return settled
+	return b
 }
 
 // minFree is the room below which the data directory counts as full: a few

@@ -93,6 +93,7 @@ type Subscription struct {
 	epoch     atomic.Uint64
 	pending   atomic.Int64 // not yet delivered
 	unsettled atomic.Int64 // delivered and not settled
+	idle      atomic.Int64 // Unix nanoseconds of the last look that found nothing to do
 	info      atomic.Pointer[error]
 }
 
@@ -117,7 +118,9 @@ func NewSubscription(nc *nats.Conn, o SubscribeOptions) (*Subscription, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Subscription{o: o, nc: nc, js: js, deliveries: make(chan schema.Delivery, 256)}, nil
+	s := &Subscription{o: o, nc: nc, js: js, deliveries: make(chan schema.Delivery, 256)}
+	s.idle.Store(time.Now().UnixNano())
+	return s, nil
 }
 
 // Deliveries is where messages arrive. It is never closed.
@@ -131,6 +134,10 @@ func (s *Subscription) Backlog() (waiting, unsettled int64, err error) {
 	}
 	return s.pending.Load(), s.unsettled.Load(), err
 }
+
+// LastIdle returns when there was last no backlog at all, or when the subscription
+// was made.
+func (s *Subscription) LastIdle() time.Time { return time.Unix(0, s.idle.Load()) }
 
 // Run delivers until the context ends. It reconnects, re-creates the durable
 // where it is gone, and never gives up.
@@ -258,5 +265,8 @@ func (s *Subscription) Look(ctx context.Context) error {
 	info := c.CachedInfo()
 	s.pending.Store(int64(info.NumPending))
 	s.unsettled.Store(int64(info.NumAckPending))
+	if info.NumPending == 0 && info.NumAckPending == 0 {
+		s.idle.Store(time.Now().UnixNano())
+	}
 	return nil
 }
