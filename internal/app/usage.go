@@ -46,31 +46,31 @@ func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.U
 		return nil, fmt.Errorf("the question cuts %d minutes, at most %d can be computed at once", len(brokenMinutes), maxCutMinutes)
 	}
 	open := slices.Compact(sorted(append(brokenHours, pending...)))
+	var sums rowSums
 	rows, err := s.db.Usage(ctx, &q, clickhouse.Hours, clickhouse.Windows{
 		FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open,
 	})
 	if err != nil {
 		return nil, err
 	}
-	minutes, err := s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{Only: minutesOf(open, from, to, brokenMinutes)})
+	sums.add(rows...)
+	rows, err = s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{Only: minutesOf(open, from, to, brokenMinutes)})
 	if err != nil {
 		return nil, err
 	}
-	rows = append(rows, minutes...)
+	sums.add(rows...)
 	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
-		part, err := s.fromEvents(ctx, &q, max(span.StartMs, from), min(span.EndMs, to))
-		if err != nil {
+		if err := s.fromEvents(ctx, &q, max(span.StartMs, from), min(span.EndMs, to), &sums); err != nil {
 			return nil, err
 		}
-		rows = append(rows, part...)
 	}
-	return rows, nil
+	return sums.rows, nil
 }
 
 // asOf computes from the events that were stored by an instant, an hour at a
 // time so that memory is bounded.
 func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.UsageRow, error) {
-	var rows []schema.UsageRow
+	var sums rowSums
 	to := q.Cuts[len(q.Cuts)-1]
 	first, last, err := s.db.Bounds(ctx, q.Tenant)
 	if err != nil {
@@ -78,17 +78,16 @@ func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.U
 	}
 	for from := max(q.Cuts[0], first); from < min(to, last); {
 		next := min(schema.Floor(from, schema.HourMs)+schema.HourMs, to)
-		part, err := s.fromEvents(ctx, q, from, next)
-		if err != nil {
+		if err := s.fromEvents(ctx, q, from, next, &sums); err != nil {
 			return nil, err
 		}
-		rows, from = append(rows, part...), next
+		from = next
 	}
-	return rows, nil
+	return sums.rows, nil
 }
 
-// fromEvents computes [fromMs, toMs) from raw events.
-func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64) ([]schema.UsageRow, error) {
+// fromEvents computes [fromMs, toMs) from raw events and adds it to sums.
+func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64, sums *rowSums) error {
 	var windows []aggregator.Window
 	var pieces []int
 	for i := range q.Cuts[:len(q.Cuts)-1] {
@@ -97,33 +96,37 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
 		}
 	}
-	groups := map[string]*schema.UsageRow{}
-	var order []string
-	err := s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
+	return s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
 		for _, cell := range aggregator.Compute(events, windows, s.threshold) {
-			if !matches(&cell, q.Filter) {
-				continue
-			}
-			at, _ := slices.BinarySearchFunc(windows, cell.WindowMs, func(w aggregator.Window, ms int64) int { return int(w.StartMs - ms) })
-			row := rowOf(&cell, pieces[at], q.By)
-			key := fmt.Sprint(row.Piece, "\x00", row.Model, "\x00", row.Platform, "\x00", row.Region, "\x00", strings.Join(row.Keys, "\x00"))
-			if have := groups[key]; have != nil {
-				have.Add(&row.Sums)
-			} else {
-				groups[key] = &row
-				order = append(order, key)
+			if matches(&cell, q.Filter) {
+				at, _ := slices.BinarySearchFunc(windows, cell.WindowMs, func(w aggregator.Window, ms int64) int { return int(w.StartMs - ms) })
+				sums.add(rowOf(&cell, pieces[at], q.By))
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
+}
+
+// rowSums adds up the rows of one group and piece, and keeps the order in which
+// the groups came first.
+type rowSums struct {
+	rows []schema.UsageRow
+	at   map[string]int
+}
+
+func (s *rowSums) add(rows ...schema.UsageRow) {
+	if s.at == nil {
+		s.at = map[string]int{}
 	}
-	rows := make([]schema.UsageRow, 0, len(order))
-	for _, key := range order {
-		rows = append(rows, *groups[key])
+	for _, r := range rows {
+		key := fmt.Sprint(r.Piece, "\x00", r.Model, "\x00", r.Platform, "\x00", r.Region, "\x00", strings.Join(r.Keys, "\x00"))
+		if at, ok := s.at[key]; ok {
+			s.rows[at].Add(&r.Sums)
+			continue
+		}
+		s.at[key] = len(s.rows)
+		s.rows = append(s.rows, r)
 	}
-	return rows, nil
 }
 
 func rowOf(c *schema.Cell, piece int, by []string) schema.UsageRow {
