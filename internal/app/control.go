@@ -21,7 +21,8 @@ import (
 
 const topicRedrive = "redrive"
 
-// redriveJob asks for one quarantined item to be driven again.
+// redriveJob asks for one quarantined item to be driven again. It names the item
+// and does not carry its bytes: they may be no text, and too many for a message.
 type redriveJob struct {
 	Item schema.QuarantinedItem `json:"item"`
 	// Epoch is kept apart because the item does not show it.
@@ -77,9 +78,13 @@ func (a *app) redrive(m *message.Message) error {
 	}
 	it := &job.Item
 	it.Epoch = job.Epoch
+	raw, err := a.db.QuarantinedBytes(m.Context(), it)
+	if err != nil {
+		return err
+	}
 	id := sha256.Sum256(fmt.Appendf(nil, "redrive/%s/%d/%d/%d/%s", it.Stream, it.Epoch, it.StreamSequence, it.Place, m.UUID))
 	receipts, err := a.publisher.Publish(m.Context(), []schema.Message{{
-		Subject: it.Subject, ContentType: it.ContentType, Payload: []byte(it.Raw),
+		Subject: it.Subject, ContentType: it.ContentType, Payload: raw,
 		ID: base64.RawURLEncoding.EncodeToString(id[:16]),
 	}})
 	if err != nil {
@@ -128,6 +133,7 @@ func (q *quarantine) Redrive(ctx context.Context, tenant string, refs []web.Ref)
 		}
 	}
 	for i := range items {
+		items[i].Raw = ""
 		b, err := json.Marshal(redriveJob{Item: items[i], Epoch: items[i].Epoch})
 		if err != nil {
 			return i, err
