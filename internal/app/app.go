@@ -391,7 +391,7 @@ func (a *app) announce() error {
 			return err
 		}
 		tmp := a.o.endpointsPath() + ".tmp"
-		if err := os.WriteFile(tmp, append(b, '\n'), 0o644); err != nil {
+		if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
 			return err
 		}
 		if err := os.Rename(tmp, a.o.endpointsPath()); err != nil {
