@@ -98,7 +98,11 @@ func (w *httpWire) do(ctx context.Context, query string, body io.Reader, more ur
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return nil, err
+		var inURL *url.Error
+		if errors.As(err, &inURL) {
+			err = inURL.Err // the URL holds the whole statement
+		}
+		return nil, fmt.Errorf("clickhouse at %s: %w", w.base.Host, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))

@@ -185,8 +185,10 @@ func (s *Subscription) deliver(ctx context.Context) error {
 	}
 	it, err := c.Messages(
 		jetstream.PullMaxMessagesWithBytesLimit(s.o.PrefetchMessages, s.o.PrefetchBytes),
-		jetstream.PullExpiry(10*time.Second),
-		jetstream.PullHeartbeat(2*time.Second),
+		// A request of a process that was stopped still draws messages until it
+		// expires, so it is short.
+		jetstream.PullExpiry(3*time.Second),
+		jetstream.PullHeartbeat(time.Second),
 	)
 	if err != nil {
 		return err
