@@ -181,7 +181,7 @@ func (d *Driver) Pass(ctx context.Context, force bool) (more bool, err error) {
 		}
 	}
 	pending -= len(due)
-	return len(marks) == maxMarks || len(hours) == maxMarks || force && len(marks)+len(hours) > 0, nil
+	return len(marks) == maxMarks || len(due) > 0 && len(hours) == maxMarks || force && len(marks)+len(hours) > 0, nil
 }
 
 // minutes recomputes the minutes of one chunk. The order matters: the marks stay

@@ -91,6 +91,10 @@ type Consumer struct {
 	stats Stats
 }
 
+// maxTouched bounds the units that a batch marks, minute by minute: long events
+// touch many minutes, and a few of them fill a batch.
+const maxTouched = 500_000
+
 // load is a batch with the messages that it came from: the acknowledgements
 // travel with the rows, so no path can settle other messages than it stored.
 type load struct {
@@ -149,7 +153,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	const loads = 2 // one is filled while the other is written
 	free, full := make(chan *load, loads), make(chan *load, 1)
 	for range loads {
-		free <- &load{batch: c.o.NewBatch(), touched: touched{}}
+		free <- &load{batch: c.o.NewBatch(), touched: touched{minutes: map[minute]*units{}}}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -176,7 +180,7 @@ func (l *load) reset() {
 	l.batch.Reset()
 	clear(l.settle)
 	l.settle, l.bytes, l.events, l.quarantined = l.settle[:0], 0, 0, 0
-	clear(l.touched)
+	l.touched.reset()
 }
 
 func (c *Consumer) fill(ctx context.Context, free <-chan *load, full chan<- *load) error {
@@ -212,7 +216,7 @@ func (c *Consumer) fill(ctx context.Context, free <-chan *load, full chan<- *loa
 				timer.Reset(c.o.MaxAge)
 			}
 			l.take(&d)
-			if (l.batch.Rows() >= c.o.MaxRows || l.bytes >= c.o.MaxBytes) && !hand() {
+			if (l.batch.Rows() >= c.o.MaxRows || l.bytes >= c.o.MaxBytes || l.touched.n >= maxTouched) && !hand() {
 				return nil
 			}
 		}

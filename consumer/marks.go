@@ -8,7 +8,10 @@ import (
 )
 
 // touched collects which units have to be computed again in which minutes.
-type touched map[minute]*units
+type touched struct {
+	minutes map[minute]*units
+	n       int // units of all minutes together
+}
 
 type minute struct {
 	tenant string
@@ -22,26 +25,32 @@ type units struct {
 	seen map[uint64]struct{}
 }
 
-func (t touched) add(tenant string, u *schema.Usage) {
+func (t *touched) reset() {
+	clear(t.minutes)
+	t.n = 0
+}
+
+func (t *touched) add(tenant string, u *schema.Usage) {
 	hash := schema.UnitHash(u.Unit)
 	for ms := schema.Floor(u.StartMs, schema.MinuteMs); ms < u.EndMs; ms += schema.MinuteMs {
-		set := t[minute{tenant, ms}]
+		set := t.minutes[minute{tenant, ms}]
 		if set == nil {
 			set = &units{seen: map[uint64]struct{}{}}
-			t[minute{tenant, ms}] = set
+			t.minutes[minute{tenant, ms}] = set
 		}
 		if _, ok := set.seen[hash]; !ok {
 			set.seen[hash] = struct{}{}
 			set.list = append(set.list, hash)
+			t.n++
 		}
 	}
 }
 
 // marks returns one mark per minute, in order.
-func (t touched) marks(id func() uint64, nowMs int64) []schema.Mark {
-	marks := make([]schema.Mark, 0, len(t))
+func (t *touched) marks(id func() uint64, nowMs int64) []schema.Mark {
+	marks := make([]schema.Mark, 0, len(t.minutes))
 	flush := id()
-	for m, set := range t {
+	for m, set := range t.minutes {
 		marks = append(marks, schema.Mark{
 			Grain: schema.GrainMinute, Tenant: m.tenant, WindowMs: m.ms, ID: flush, Units: set.list, MarkedAtMs: nowMs,
 		})

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // Reject is a part of a message that could not be accepted.
@@ -17,6 +18,20 @@ type Decoded struct {
 	Usage   []Placed[Usage]
 	Other   []Placed[Event]
 	Rejects []Reject
+
+	minutes int64 // that the usage events cover together
+}
+
+// cover counts the minutes of a usage event against the message's bound.
+func (d *Decoded) cover(u *Usage) error {
+	n := (Floor(u.EndMs-1, MinuteMs)-Floor(u.StartMs, MinuteMs))/MinuteMs + 1
+	if d.minutes+n > MaxMessageMinutes {
+		f := fault(KindTooLarge, "", "the events of the message cover more than %d minutes together; send this one in another message", MaxMessageMinutes)
+		f.ID = u.Source + "/" + u.ID
+		return f
+	}
+	d.minutes += n
+	return nil
 }
 
 // Placed is an event and its position in the message that it came in.
@@ -35,6 +50,10 @@ func Decode(contentType string, payload []byte) Decoded {
 		d.reject(-1, payload, fault(KindTooLarge, "", "message of %d bytes, at most %d are allowed", len(payload), MaxMessageBytes))
 		return d
 	}
+	// A media type is written in any case and may carry parameters: many send
+	// "; charset=utf-8".
+	contentType, _, _ = strings.Cut(strings.ToLower(contentType), ";")
+	contentType = strings.TrimSpace(contentType)
 	if contentType == "" {
 		contentType = sniff(payload)
 	}
@@ -74,7 +93,11 @@ func (d *Decoded) compact(payload []byte) {
 	}
 	d.Usage = make([]Placed[Usage], 0, len(events))
 	for i := range events {
-		if err := events[i].Validate(); err != nil {
+		err := events[i].Validate()
+		if err == nil {
+			err = d.cover(&events[i])
+		}
+		if err != nil {
 			// The one bad event is kept in a form that a person can read and
 			// that can be driven again.
 			d.reject(i, EncodeEvent(&Event{Usage: &events[i]}), err)
@@ -86,6 +109,9 @@ func (d *Decoded) compact(payload []byte) {
 
 func (d *Decoded) event(place int, raw []byte) {
 	e, err := DecodeEvent(raw)
+	if err == nil && e.Usage != nil {
+		err = d.cover(e.Usage)
+	}
 	if err != nil {
 		d.reject(place, raw, err)
 		return

@@ -33,7 +33,12 @@ const (
 	MaxLabelValueBytes = 4096      // a label value
 	MaxLabels          = 64        // labels of one event
 	MaxMessageBytes    = 1_000_000 // one message on the stream, all events of a batch
-	MaxIntervalMs      = 366 * 24 * 3600 * 1000
+	// MaxIntervalMs bounds one event: a calendar month and a day. Every minute of
+	// an event has to be computed, and this bounds how many that are.
+	MaxIntervalMs = 32 * 24 * 3600 * 1000
+	// MaxMessageMinutes bounds the minutes that all usage events of one message
+	// cover together, so that a small message cannot ask for a lot of work at once.
+	MaxMessageMinutes = 500_000
 
 	// MinTimeMs and MaxTimeMs bound every instant: 2000-01-01 to 2100-01-01.
 	// A time outside is a unit mistake (seconds taken for milliseconds lands in
@@ -286,6 +291,9 @@ func (e *Event) PayloadHash() Hash {
 			b = appendString(b, s)
 		}
 		if c.Replacement != nil {
+			// Its identity too: the correction says under which one the new
+			// event counts.
+			b = appendString(appendString(b, c.Replacement.Header().Source), c.Replacement.Header().ID)
 			h := c.Replacement.PayloadHash()
 			b = append(b, h[:]...)
 		}
@@ -294,11 +302,13 @@ func (e *Event) PayloadHash() Hash {
 }
 
 // MessageID is what goes into Nats-Msg-Id: a hash of identity and payload. It
-// holds the payload too because the stream drops a repeated message id for two
-// minutes: by identity alone it would drop the second version of a conflicting
-// event, and nobody would ever hear of the conflict.
-func MessageID(h *Header, payload Hash) string {
-	b := appendString(nil, h.Source)
+// holds the tenant because tenants share a stream. It holds the payload too because
+// the stream drops a repeated message id for two minutes: by identity alone it
+// would drop the second version of a conflicting event, and nobody would ever
+// hear of the conflict.
+func MessageID(tenant string, h *Header, payload Hash) string {
+	b := appendString(nil, tenant)
+	b = appendString(b, h.Source)
 	b = appendString(b, h.ID)
 	b = append(b, payload[:]...)
 	s := sum(b)

@@ -21,7 +21,7 @@ func MessageOf(tenant string, e *Event) Message {
 	h := e.Header()
 	return Message{
 		Subject:     Address{Tenant: tenant, Source: h.Source, Kind: Kinds[e.Type()]}.Subject(),
-		ID:          MessageID(h, e.PayloadHash()),
+		ID:          MessageID(tenant, h, e.PayloadHash()),
 		ContentType: ContentTypeEvent,
 		Payload:     EncodeEvent(e),
 	}

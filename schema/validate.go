@@ -78,9 +78,9 @@ func (u *Usage) check() *Error {
 	if m := u.EnergyMj; m.Known && m.Value/10_000 > u.LengthMs() {
 		return fault(KindInvalid, "data.energy_mj", "%d mJ in %d ms is more than 10 kW; the unit is millijoules", m.Value, u.LengthMs())
 	}
-	for _, m := range [...]Maybe{u.MemoryUsedBytes, u.MemoryTotalBytes} {
+	for i, m := range [...]Maybe{u.MemoryUsedBytes, u.MemoryTotalBytes} {
 		if m.Known && m.Value > 1<<41 {
-			return fault(KindInvalid, "data.memory_used_bytes", "%d bytes is more than 2 TiB", m.Value)
+			return fault(KindInvalid, [...]string{"data.memory_used_bytes", "data.memory_total_bytes"}[i], "%d bytes is more than 2 TiB", m.Value)
 		}
 	}
 	if s := u.Share; s.Known && (s.Value <= 0 || s.Value > ShareOne) {
@@ -224,7 +224,7 @@ func interval(startMs, endMs int64) *Error {
 	case endMs == startMs:
 		return fault(KindInvalid, "data.end", "the interval is empty: start and end are both %s", FormatTime(startMs))
 	case endMs-startMs > MaxIntervalMs:
-		return fault(KindInvalid, "data.end", "the interval is longer than 366 days")
+		return fault(KindInvalid, "data.end", "the interval is longer than 32 days; report it in parts")
 	}
 	return nil
 }

@@ -31,14 +31,15 @@ func (db *DB) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredE
 		return nil, "", err
 	}
 	// The inner query makes one row of each content, the window function finds
-	// the identity's first.
-	query := "SELECT *, row_number() OVER (PARTITION BY source, id ORDER BY stored_ns, stream_sequence, place, payload) = 1 AS counted FROM (" +
+	// the identity's first. The page is cut out around that: a condition beside
+	// it would take the rows of earlier pages away before it looks.
+	query := "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY source, id ORDER BY stored_ns, stream_sequence, place, payload) = 1 AS counted FROM (" +
 		"SELECT unit, toUnixTimestamp64Milli(start) AS start_ms, toUnixTimestamp64Milli(any(`end`)) AS end_ms, source, id, toString(hex(payload)) AS payload, " +
 		"toUnixTimestamp64Milli(any(time)) AS time_ms, argMin(sequence, stored_at) AS seq, any(instance) AS instance, toString(any(project)) AS project, " +
 		"toString(any(node)) AS node, toString(any(platform)) AS platform, toString(any(region)) AS region, toString(any(model)) AS model, " +
 		"any(utilization), any(active_ms), any(idle_ms), any(memory_used_bytes), any(memory_total_bytes), any(energy_mj), any(share), any(labels), " +
 		"toString(argMin(stream, stored_at)), argMin(epoch, stored_at), argMin(stream_sequence, stored_at) AS stream_sequence, argMin(place, stored_at) AS place, " +
-		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM raw_usage WHERE " + where + " GROUP BY unit, start, source, id, payload)" +
+		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM raw_usage WHERE " + where + " GROUP BY unit, start, source, id, payload))" +
 		after + " ORDER BY start_ms, unit, source, id, payload LIMIT " + strconv.Itoa(limit+1)
 	rows, err := db.conn.Query(ctx, query)
 	if err != nil {
@@ -204,6 +205,17 @@ func (db *DB) Quarantine(ctx context.Context, tenant string, limit int, pendingO
 		items = append(items, it)
 	}
 	return items, rows.Err()
+}
+
+// QuarantinedBytes returns an item exactly as it came.
+func (db *DB) QuarantinedBytes(ctx context.Context, it *schema.QuarantinedItem) ([]byte, error) {
+	var raw string
+	err := db.conn.QueryRow(ctx, "SELECT raw FROM quarantine WHERE tenant = ? AND stream = ? AND epoch = ? AND stream_sequence = ? AND place = ? LIMIT 1",
+		it.Tenant, it.Stream, it.Epoch, it.StreamSequence, it.Place).Scan(&raw)
+	if err != nil {
+		return nil, fmt.Errorf("read quarantined item: %w", err)
+	}
+	return []byte(raw), nil
 }
 
 // MarkRedriven notes that an item was driven again.

@@ -64,8 +64,8 @@ func (p *Publisher) Publish(ctx context.Context, messages []schema.Message) ([]s
 var errAlone = errors.New("a batch of one goes alone")
 
 func (p *Publisher) batch(ctx context.Context, messages []schema.Message) ([]schema.Receipt, error) {
-	if len(messages) < 2 {
-		return nil, errAlone
+	if len(messages) < 2 || p.nc.Status() != nats.CONNECTED {
+		return nil, errAlone // single says what is wrong with the connection
 	}
 	msgs := make([]*nats.Msg, len(messages))
 	for i := range messages {

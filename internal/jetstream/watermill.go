@@ -65,11 +65,14 @@ func (c *Control) Publish(topic string, messages ...*message.Message) error {
 	for _, m := range messages {
 		msg := nats.NewMsg(controlRoot + schema.Token(topic))
 		msg.Data = m.Payload
-		msg.Header.Set(nats.MsgIdHdr, m.UUID)
-		msg.Header.Set(uuidHeader, m.UUID)
 		for k, v := range m.Metadata {
 			msg.Header.Set(k, v)
 		}
+		// The topic is part of the id: a poison queue publishes a message under
+		// its own UUID on another topic, and the stream must not take that for a
+		// repetition and drop it.
+		msg.Header.Set(nats.MsgIdHdr, schema.Token(topic)+"/"+m.UUID)
+		msg.Header.Set(uuidHeader, m.UUID)
 		ctx, cancel := context.WithTimeout(m.Context(), 10*time.Second)
 		_, err := c.js.PublishMsg(ctx, msg)
 		cancel()
@@ -137,7 +140,7 @@ func (c *Control) pull(ctx context.Context, consumer jetstream.Consumer, topic s
 func (c *Control) hand(ctx context.Context, m jetstream.Msg, out chan<- *message.Message) bool {
 	w := message.NewMessage("", m.Data())
 	for k, v := range m.Headers() {
-		if len(v) == 0 {
+		if len(v) == 0 || k == nats.MsgIdHdr {
 			continue
 		}
 		if k == uuidHeader {
