@@ -54,7 +54,9 @@ func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.U
 		return nil, err
 	}
 	sums.add(rows...)
-	rows, err = s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{Only: minutesOf(open, from, to, brokenMinutes)})
+	rows, err = s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{
+		FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -186,23 +188,6 @@ func broken(cuts []int64, length int64) []int64 {
 		}
 	}
 	return list
-}
-
-// minutesOf returns the minutes of the hours that lie in [from, to), without
-// those in except.
-func minutesOf(hours []int64, from, to int64, except []int64) []int64 {
-	minutes := []int64{}
-	for _, h := range hours {
-		for m := h; m < h+schema.HourMs; m += schema.MinuteMs {
-			if m+schema.MinuteMs <= from || m >= to {
-				continue
-			}
-			if _, found := slices.BinarySearch(except, m); !found {
-				minutes = append(minutes, m)
-			}
-		}
-	}
-	return minutes
 }
 
 // runs joins neighbouring windows.

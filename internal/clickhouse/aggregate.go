@@ -89,14 +89,14 @@ func overlapping(minutes []int64) string {
 	if int64(len(minutes)-1)*schema.MinuteMs == hi-lo {
 		short = "minute >= " + seconds(lo-schema.MinuteMs) + " AND minute <= " + seconds(hi)
 	} else {
-		var list []string
+		var list []int64
 		for i, m := range minutes {
 			if i == 0 || minutes[i-1] != m-schema.MinuteMs {
-				list = append(list, seconds(m-schema.MinuteMs))
+				list = append(list, max(m-schema.MinuteMs, 0))
 			}
-			list = append(list, seconds(m))
+			list = append(list, m)
 		}
-		short = "minute IN (" + strings.Join(list, ",") + ")"
+		short = "minute IN (" + secondsList(list) + ")"
 	}
 	return spans(short, lo, hi) + " AND " + clipped(lo, hi+schema.MinuteMs)
 }
@@ -179,11 +179,7 @@ func latest(table, where string) string {
 func (db *DB) PutHours(ctx context.Context, marks []schema.Mark) error {
 	tenant := quoteText(marks[0].Tenant)
 	windows := windowsOf(marks)
-	var ranges []string
-	for _, h := range windows {
-		ranges = append(ranges, "`window` >= "+seconds(h)+" AND `window` < "+seconds(h+schema.HourMs))
-	}
-	where := "tenant = " + tenant + " AND (" + strings.Join(ranges, " OR ") + ")" +
+	where := "tenant = " + tenant + " AND " + windowCondition(Windows{FromMs: windows[0], ToMs: windows[len(windows)-1] + schema.HourMs, Hours: windows}) +
 		" AND unit_hash IN (SELECT arrayJoin(units) FROM dirty WHERE grain = 'hour' AND tenant = " + tenant +
 		" AND mark IN (" + idList(marks) + "))"
 	var attributes, sums []string

@@ -24,11 +24,11 @@ var (
 )
 
 // Windows selects windows of a grain: those that start in [FromMs, ToMs),
-// without those in Except; or, when Only is not nil, just those.
+// without those in Except, and, when Hours is not nil, only in those hours.
 type Windows struct {
 	FromMs, ToMs int64
 	Except       []int64
-	Only         []int64
+	Hours        []int64
 }
 
 // PendingHours returns the hours of a tenant whose sum is older than its minutes.
@@ -55,7 +55,7 @@ func (db *DB) PendingHours(ctx context.Context, tenant string, fromMs, toMs int6
 // Usage sums the windows of one grain. Every window must lie within one piece of
 // the query; it is counted in the piece that holds its start.
 func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Windows) ([]schema.UsageRow, error) {
-	if w.Only != nil && len(w.Only) == 0 || w.Only == nil && w.FromMs >= w.ToMs {
+	if w.Hours != nil && len(w.Hours) == 0 || w.FromMs >= w.ToMs {
 		return nil, nil
 	}
 	where := "tenant = " + quoteText(q.Tenant) + " AND " + windowCondition(w) + filterCondition(q.Filter)
@@ -120,22 +120,51 @@ func pieceOf(cuts []int64) string {
 }
 
 func windowCondition(w Windows) string {
-	if w.Only != nil {
-		return "`window` IN (" + secondsList(w.Only) + ")"
+	condition := "`window` >= " + seconds(w.FromMs) + " AND `window` < " + seconds(w.ToMs+999)
+	if w.Hours != nil {
+		condition += " AND (" + hoursCondition(w.Hours) + ")"
 	}
-	condition := "`window` >= " + seconds(w.FromMs) + " AND `window` < " + seconds(w.ToMs)
 	if len(w.Except) > 0 {
 		condition += " AND `window` NOT IN (" + secondsList(w.Except) + ")"
 	}
 	return condition
 }
 
-func secondsList(windows []int64) string {
-	list := make([]string, len(windows))
-	for i, w := range windows {
-		list[i] = seconds(w)
+// maxHourRanges bounds how many ranges of hours are written out: the server
+// bounds how many parts a statement may have, and a year has many hours.
+const maxHourRanges = 100
+
+// hoursCondition selects the windows that lie in any of the hours, which are in
+// order. A few ranges of the key are far quicker than testing every window
+// between the first hour and the last.
+func hoursCondition(hours []int64) string {
+	var ranges []string
+	for from := 0; from < len(hours); {
+		to := from + 1
+		for to < len(hours) && hours[to] == hours[to-1]+schema.HourMs {
+			to++
+		}
+		ranges = append(ranges, "`window` >= "+seconds(hours[from])+" AND `window` < "+seconds(hours[to-1]+schema.HourMs))
+		from = to
 	}
-	return strings.Join(list, ",")
+	if len(ranges) > maxHourRanges {
+		return "toStartOfHour(`window`, 'UTC') IN (" + secondsList(hours) + ")"
+	}
+	return strings.Join(ranges, " OR ")
+}
+
+// secondsList writes windows for IN. They are bare numbers because a list of
+// those is one literal, however long; the server bounds how many parts a
+// statement may have, and a year has many hours.
+func secondsList(windows []int64) string {
+	var b strings.Builder
+	for i, w := range windows {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatInt(w/1000, 10))
+	}
+	return b.String()
 }
 
 // Dimensions lists what usage can be grouped and filtered by, beside label:KEY.
