@@ -34,7 +34,7 @@ type Store interface {
 type Options struct {
 	Store Store
 	// Every is the time between two looks for marks: the debounce of minutes.
-	// Default 1 s.
+	// Default 500 ms.
 	Every time.Duration
 	// HourEvery is how long an hour's mark rests before the hour is summed up.
 	// Until then reports add up its minutes. Default 60 s.
@@ -81,7 +81,7 @@ func NewDriver(o Options) (*Driver, error) {
 		return nil, errors.New("aggregator: no store")
 	}
 	if o.Every == 0 {
-		o.Every = time.Second
+		o.Every = 500 * time.Millisecond
 	}
 	if o.HourEvery == 0 {
 		o.HourEvery = time.Minute

@@ -128,7 +128,7 @@ func consumeFlags(f *pflag.FlagSet, o *app.Options) {
 }
 
 func aggregateFlags(f *pflag.FlagSet, o *app.Options) {
-	f.DurationVar(&o.DebounceFor, "recompute-every", time.Second, "time between two recomputations of touched minutes")
+	f.DurationVar(&o.DebounceFor, "recompute-every", 500*time.Millisecond, "time between two recomputations of touched minutes")
 	f.DurationVar(&o.HourEvery, "hour-every", time.Minute, "time that a touched hour rests before it is summed up; until then reports add up its minutes")
 }
 

@@ -345,12 +345,15 @@ func (b *bench) pipeline(ctx context.Context, db *clickhouse.DB, name string) (*
 	return p, nil
 }
 
+// maxAtOnce is the most messages of one atomic batch.
+const maxAtOnce = 1000
+
 // publish sends in atomic batches, as agents do: some are under way at once.
 func (p *pipeline) publish(ctx context.Context, messages []schema.Message) error {
-	const atOnce, lanes = 1000, 4
+	const lanes = 4
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(lanes)
-	for part := range slices.Chunk(messages, max(1, min(atOnce, len(messages)/lanes))) {
+	for part := range slices.Chunk(messages, max(1, min(maxAtOnce, len(messages)/lanes))) {
 		g.Go(func() error { return p.send(ctx, part) })
 	}
 	return g.Wait()
@@ -375,92 +378,6 @@ func (p *pipeline) send(ctx context.Context, messages []schema.Message) error {
 		}
 	}
 	return nil
-}
-
-// freshness publishes at a steady rate and measures, with one probe event every
-// 100 ms, how long it takes from publishing until a report shows the probe.
-func (b *bench) freshness(ctx context.Context) error {
-	db, err := b.open(ctx, "bench_fresh")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	rows := b.o.Rate * int(b.o.For.Seconds())
-	messages, err := b.messages(0, rows)
-	if err != nil {
-		return err
-	}
-	p, err := b.pipeline(ctx, db, "fresh")
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	store := &usageStore{db: db, threshold: aggregator.DefaultThreshold}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		begin, sent := time.Now(), 0
-		for len(messages) > 0 {
-			due := int(time.Since(begin).Seconds() * float64(b.o.Rate))
-			if sent >= due {
-				time.Sleep(5 * time.Millisecond)
-				continue
-			}
-			n := min(max(1, (due-sent)/b.o.PerMessage), len(messages), 500)
-			if err := p.send(ctx, messages[:n]); err != nil {
-				return err
-			}
-			messages, sent = messages[n:], sent+n*b.o.PerMessage
-			b.o.Progress("freshness", sent, rows)
-		}
-		fmt.Fprintf(b.out, "freshness: %d rows in %.1f s, %.0f rows/s offered\n", rows, time.Since(begin).Seconds(), float64(rows)/time.Since(begin).Seconds())
-		return nil
-	})
-	var delays []time.Duration
-	g.Go(func() error {
-		for k, end := 0, time.Now().Add(b.o.For); time.Now().Before(end); k++ {
-			d, err := p.probe(ctx, store, k)
-			if err != nil {
-				return err
-			}
-			delays = append(delays, d)
-			time.Sleep(max(0, 100*time.Millisecond-d))
-		}
-		return nil
-	})
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	slices.Sort(delays)
-	if len(delays) == 0 {
-		return fmt.Errorf("no probe became visible")
-	}
-	at := func(q float64) time.Duration { return delays[int(q*float64(len(delays)-1))].Round(time.Millisecond) }
-	fmt.Fprintf(b.out, "freshness, publish to visible in a report, %d probes: p50 %v, p99 %v, most %v\n", len(delays), at(0.5), at(0.99), at(1))
-	return nil
-}
-
-func (p *pipeline) probe(ctx context.Context, store *usageStore, k int) (time.Duration, error) {
-	u := schema.Usage{Unit: "probe-" + strconv.Itoa(k), StartMs: benchEpochMs, EndMs: benchEpochMs + schema.MinuteMs, Utilization: schema.Some(1_000_000)}
-	u.Source, u.ID = "probe", schema.UsageID(u.Unit, u.StartMs)
-	begin := time.Now()
-	if err := p.send(ctx, []schema.Message{schema.MessageOf(schema.DefaultTenant, &schema.Event{Usage: &u})}); err != nil {
-		return 0, err
-	}
-	q := schema.UsageQuery{Tenant: schema.DefaultTenant, Cuts: []int64{u.StartMs, u.EndMs}, Filter: map[string]string{"unit": u.Unit}}
-	for {
-		rows, err := store.Usage(ctx, q)
-		if err != nil {
-			return 0, err
-		}
-		if len(rows) > 0 {
-			return time.Since(begin), nil
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // sample is time spent: on the clock, and on the CPU by this process and by the

@@ -105,3 +105,38 @@ func store(t *testing.T, db *clickhouse.DB, events []schema.Usage) {
 		t.Fatal(err)
 	}
 }
+
+// Every dimension can be filtered by, in sums and in the list of events alike.
+func TestFiltersSelectTheSameEventsAsSums(t *testing.T) {
+	db := testkit.DB(t, testkit.Engine(t), "filters")
+	u := testkit.Usage("GPU-1", "i1", "2026-03-01T10:00:00Z", "2026-03-01T10:01:00Z")
+	u.Region, u.Labels = "r", schema.Labels{{Key: "team's", Value: `x' OR 1=1 --`}}
+	other := testkit.Usage("GPU-2", "i2", "2026-03-01T10:00:00Z", "2026-03-01T10:01:00Z")
+	other.Project, other.Node, other.Platform, other.Region, other.Model = "b", "n2", "p2", "r2", "m2"
+	store(t, db, []schema.Usage{u, other})
+	d, err := aggregator.NewDriver(aggregator.Options{Store: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := &usageStore{db: db, threshold: aggregator.DefaultThreshold}
+	from, to := u.StartMs, u.EndMs
+	for by, value := range map[string]string{
+		"project": u.Project, "instance": u.Instance, "unit": u.Unit, "node": u.Node, "model": u.Model, "platform": u.Platform, "region": u.Region,
+		"label:team's": u.Labels[0].Value,
+	} {
+		filter := map[string]string{by: value}
+		events, _, err := s.Events(t.Context(), schema.EventQuery{Tenant: "default", FromMs: from, ToMs: to, Filter: filter})
+		if err != nil || len(events) != 1 || events[0].Unit != u.Unit {
+			t.Errorf("events by %s: %v, %v", by, events, err)
+		}
+		for _, asOf := range []int64{0, time.Now().UnixMilli()} {
+			rows, err := s.Usage(t.Context(), schema.UsageQuery{Tenant: "default", Cuts: []int64{from, to}, By: []string{by}, Filter: filter, AsOfMs: asOf})
+			if err != nil || len(rows) != 1 || rows[0].Keys[0] != value || rows[0].AllocatedMs() != 60_000 {
+				t.Errorf("usage by %s as of %d: %+v, %v", by, asOf, rows, err)
+			}
+		}
+	}
+}

@@ -39,7 +39,7 @@ func (db *DB) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredE
 		"toString(any(node)) AS node, toString(any(platform)) AS platform, toString(any(region)) AS region, toString(any(model)) AS model, " +
 		"any(utilization), any(active_ms), any(idle_ms), any(memory_used_bytes), any(memory_total_bytes), any(energy_mj), any(share), any(labels), " +
 		"toString(argMin(stream, stored_at)), argMin(epoch, stored_at), argMin(stream_sequence, stored_at) AS stream_sequence, argMin(place, stored_at) AS place, " +
-		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM raw_usage WHERE " + where + " GROUP BY unit, start, source, id, payload))" +
+		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM (SELECT * FROM raw_usage WHERE " + where + ") GROUP BY unit, start, source, id, payload))" +
 		after + " ORDER BY start_ms, unit, source, id, payload LIMIT " + strconv.Itoa(limit+1)
 	rows, err := db.conn.Query(ctx, query)
 	if err != nil {

@@ -107,11 +107,11 @@ func TestIngestBadFile(t *testing.T) {
 	}
 	for n, reason := range reasons {
 		if !strings.Contains(said[n], reason) {
-			t.Errorf("line %d is rejected with %q, want %q in it: %.80s", n, said[n], reason, lines[n-1])
+			t.Errorf("line %d is rejected with %q, want %q in it: %.80q", n, said[n], reason, lines[n-1])
 		}
 	}
 	if len(said) != len(reasons) {
-		t.Errorf("%d lines have a reason, want %d:\n%s", len(said), len(reasons), stderr)
+		t.Errorf("%d lines have a reason, want %d:\n%.2000q", len(said), len(reasons), stderr)
 	}
 	s.settled(false)
 	checkMinutes(t, s, good)

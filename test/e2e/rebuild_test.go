@@ -73,9 +73,14 @@ func TestRebuild(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		s.settled(true)
+		a := parse(t, s.get("/api/v1/reports/usage", map[string][]string{"from": {monthFrom}, "to": {monthTo}, "unit": {"GPU-20"}, "by": {"instance"}}))
+		if len(a.Rows) != 1 || a.Rows[0]["instance"] != "i1" || a.Totals["allocated_ms"] != json.Number("60000") {
+			t.Errorf("%s: of two contradicting events the first one is to count: %v", what, a.Rows)
+		}
 		same(t, what, s.everyReport(monthFrom, monthTo), before)
 	}
 
+	check("before anything is done")
 	for _, table := range []string{"usage_minute", "usage_hour", "dirty"} {
 		s.sql("DROP TABLE " + table + " SYNC")
 	}
