@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -51,7 +53,7 @@ type Options struct {
 // Bounds of one recomputation, so that memory is bounded whatever the backlog.
 const (
 	maxMarks      = 20_000 // marks read at once
-	maxChunkUnits = 80_000 // units of the marks of one chunk
+	maxChunkUnits = 60_000 // units of the marks of one chunk
 	maxChunkMarks = 3_000
 	maxChunkMs    = 24 * schema.HourMs // span of a chunk of more than a few units
 	fewUnits      = 5_000
@@ -108,6 +110,7 @@ func NewDriver(o Options) (*Driver, error) {
 // are still there.
 func (d *Driver) Run(ctx context.Context) error {
 	for {
+		begin := time.Now()
 		more, err := d.Pass(ctx, false)
 		if err != nil && ctx.Err() == nil {
 			d.o.Logger.Warn("recompute failed, its marks stay and it is tried again", "err", err)
@@ -118,7 +121,9 @@ func (d *Driver) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(d.o.Every):
+		// As long again as the pass took: under load more is then done at once,
+		// and recomputing never takes more than half of the time.
+		case <-time.After(max(d.o.Every, time.Since(begin))):
 		}
 	}
 }
@@ -159,10 +164,15 @@ func (d *Driver) Pass(ctx context.Context, force bool) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	// Two at a time: one is computed here while the other is read or written by
+	// the database. Chunks have no window in common.
+	g, within := errgroup.WithContext(ctx)
+	g.SetLimit(2)
 	for _, chunk := range chunks(marks) {
-		if err := d.minutes(ctx, chunk); err != nil {
-			return false, err
-		}
+		g.Go(func() error { return d.minutes(within, chunk) })
+	}
+	if err := g.Wait(); err != nil {
+		return false, err
 	}
 	hours, err := d.o.Store.Marks(ctx, schema.GrainHour, maxMarks)
 	if err != nil {

@@ -77,7 +77,7 @@ func Open(ctx context.Context, dsn string) (*DB, error) {
 	}
 	return &DB{
 		conn: conn, wire: w, options: o,
-		cells: newSpare(1, newCellColumns), groups: newSpare(1, newUnitGroups),
+		cells: newSpare(2, newCellColumns), groups: newSpare(2, newUnitGroups),
 	}, nil
 }
 
