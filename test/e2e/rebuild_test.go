@@ -201,6 +201,7 @@ func rebuildAlone(t *testing.T, data, before string, restart func() *server) {
 // Ctrl-C during ingest: what was acknowledged is said and counts, the rest is not
 // there, and running it again completes it.
 func TestInterruptedIngest(t *testing.T) {
+	t.Parallel() // mostly waits
 	s := start(t, app.Options{Prices: file(t, "prices.yaml", onePrice)})
 	const all = 60
 	var lines []string

@@ -69,6 +69,7 @@ var scrapes = []struct {
 // Exporters' output becomes usage with the right state, and with the energy of a
 // board counted once, however many units repeat its counter.
 func TestScrapes(t *testing.T) {
+	t.Parallel() // mostly waits
 	o := app.Options{Data: t.TempDir(), SampleEvery: sampleEvery, EmitEvery: time.Second, Instance: "i1", Project: "a"}
 	missing := 0
 	want := map[string]state{}
