@@ -71,13 +71,6 @@ func roundHalfAway(x *big.Rat, scale *big.Int) *big.Int {
 	return abs
 }
 
-// Round rounds one amount by itself, half away from zero, for figures that are
-// not parts of a sum.
-func Round(x *big.Rat, decimals int) *big.Rat {
-	_, total := RoundParts([]*big.Rat{x}, decimals)
-	return total
-}
-
 // Format writes an amount as plain decimal text: at least the decimals that the
 // currency is written with (2 for most, 0 for yen), at most [Decimals], and no
 // zeros beyond the least. An amount that is finer is rounded.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"syscall"
 	"time"
@@ -36,15 +35,11 @@ func (a *app) buildServer(ctx context.Context) error {
 	}
 	a.listener = listener
 	a.onClose(func() { listener.Close() })
-	a.http = &http.Server{
-		Handler: web.Handler(web.Deps{
-			Reports: service, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
-			Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
-			Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
-		}),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-	}
+	a.http = web.Server(web.Handler(web.Deps{
+		Reports: service, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
+		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
+		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
+	}))
 	return nil
 }
 
