@@ -148,3 +148,28 @@ const (
 	GrainMinute = "minute"
 	GrainHour   = "hour"
 )
+
+// Incident is something that makes the data incomplete or doubtful until it ends.
+// It is open until ClosedAtMs. Kind and Key together name it: the same fault seen
+// again is the same incident.
+type Incident struct {
+	Tenant     string // empty when it touches all tenants
+	Kind       string // one of the Incident kinds below
+	Key        string // what it is about: a source, a stream and sequence, ...
+	Detail     string // what happened, to whom, and what to do
+	FromMs     int64  // the event time it touches, [FromMs, ToMs); both 0 = any
+	ToMs       int64
+	OpenedAtMs int64
+	ClosedAtMs int64 // 0 = open
+}
+
+// Kinds of incident.
+const (
+	IncidentStreamHole = "stream_hole" // messages of the stream that are neither stored nor quarantined
+	IncidentTailLost   = "tail_lost"   // the stream was restored, or lost its newest messages
+	IncidentSourceGap  = "source_gap"  // numbers missing between the events of a source
+	IncidentSilent     = "silent"      // a source that was heard of and is no longer
+	IncidentConflict   = "conflict"    // one identity with several contents
+	IncidentStorage    = "storage"     // two ways of reading the same rows disagree
+	IncidentDerived    = "derived"     // stored usage differs from what its events give
+)

@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/gpumeter/gpumeter/internal/app"
 	"github.com/gpumeter/gpumeter/report"
 	"github.com/spf13/cobra"
 )
@@ -34,7 +34,7 @@ func (f *questionFlags) add(cmd *cobra.Command) {
 func (f *questionFlags) query(kind string, by []string) (url.Values, error) {
 	filter, err := report.ParseFilter(f.filter)
 	if err == nil {
-		_, err = report.Parse(report.Params{Kind: kind, From: f.from, To: f.to, AsOf: f.asOf, Zone: f.zone, By: by, Filter: filter}, time.Now())
+		_, err = report.Parse(report.Params{Kind: kind, From: f.from, To: f.to, AsOf: f.asOf, Zone: f.zone, By: by, Filter: filter}, app.SystemClock().Now())
 	}
 	if err == nil {
 		err = report.CheckFormat(f.format)

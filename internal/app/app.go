@@ -244,7 +244,7 @@ func (a *app) openDB(ctx context.Context) error {
 }
 
 func (a *app) buildConsumer() error {
-	sub, err := jetstream.NewSubscription(a.nc, jetstream.SubscribeOptions{AckWait: a.o.AckWait, Logger: a.o.Logger.With("part", "consumer")})
+	sub, err := jetstream.NewSubscription(a.nc, jetstream.SubscribeOptions{AckWait: a.o.AckWait, Clock: a.o.Clock, Logger: a.o.Logger.With("part", "consumer")})
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (a *app) buildConsumer() error {
 	c, err := consumer.New(consumer.Options{
 		Deliveries: sub.Deliveries(), Marks: a.db, MaxRows: a.o.BatchRows, MaxAge: a.o.BatchAge,
 		NewBatch: func() consumer.Batch { return a.db.NewBatch() },
-		Now:      a.o.Now, Logger: a.o.Logger.With("part", "consumer"), At: at,
+		Now:      a.o.Clock.Now, Logger: a.o.Logger.With("part", "consumer"), At: at,
 	})
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (a *app) buildConsumer() error {
 func (a *app) buildAggregator(ctx context.Context) error {
 	d, err := aggregator.NewDriver(aggregator.Options{
 		Store: a.db, Every: a.o.DebounceFor, HourEvery: a.o.HourEvery, Threshold: a.o.Threshold,
-		Now: a.o.Now, Logger: a.o.Logger.With("part", "aggregator"), At: haltPoints(a.o.Data),
+		Now: a.o.Clock.Now, Logger: a.o.Logger.With("part", "aggregator"), At: haltPoints(a.o.Data),
 	})
 	if err != nil {
 		return err

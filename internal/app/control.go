@@ -93,7 +93,7 @@ func (a *app) redrive(m *message.Message) error {
 	if receipts[0].Err != nil {
 		return receipts[0].Err
 	}
-	return a.db.MarkRedriven(m.Context(), it, a.o.Now().UnixMilli())
+	return a.db.MarkRedriven(m.Context(), it, a.o.Clock.Now().UnixMilli())
 }
 
 // quarantine gives the HTTP API access to what could not be accepted.

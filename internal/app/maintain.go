@@ -73,7 +73,7 @@ func Rebuild(ctx context.Context, o Options, progress func(what string, done, to
 		if err := a.db.Rebuild(ctx, func(done, total int) { progress("marking days", done, total) }); err != nil {
 			return fmt.Errorf("%w (interrupted before all windows were marked: run rebuild again, or the next start goes on)", err)
 		}
-		d, err := aggregator.NewDriver(aggregator.Options{Store: a.db, Threshold: a.o.Threshold, Now: a.o.Now, Logger: a.o.Logger})
+		d, err := aggregator.NewDriver(aggregator.Options{Store: a.db, Threshold: a.o.Threshold, Now: a.o.Clock.Now, Logger: a.o.Logger})
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,7 @@ type Options struct {
 	UnsyncedStream bool
 
 	Version string
-	Now     func() time.Time
+	Clock   Clock // nil: the machine's, or the one that the environment names
 	Logger  *slog.Logger
 	Out     io.Writer // where the ready line is printed
 }
@@ -100,8 +100,8 @@ func (o *Options) fill() error {
 	setNumber(&o.Threshold, aggregator.DefaultThreshold)
 	setNumber(&o.StuckAfter, 15*time.Second)
 	setNumber(&o.SimulateSeed, 1)
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = SystemClock()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -21,7 +21,7 @@ func (a *app) buildServer(ctx context.Context) error {
 	service, err := report.New(report.Options{
 		Store: &usageStore{db: a.db, threshold: a.o.Threshold},
 		Book:  func() *pricing.Book { return a.book },
-		Now:   a.o.Now, ThresholdMillionths: a.o.Threshold,
+		Now:   a.o.Clock.Now, ThresholdMillionths: a.o.Threshold,
 	})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (a *app) ready() []web.Component {
 	if a.driver != nil {
 		st := a.driver.Status()
 		var err error
-		if st.Err != nil && a.o.Now().Sub(st.Last) > a.o.StuckAfter {
+		if st.Err != nil && a.o.Clock.Now().Sub(st.Last) > a.o.StuckAfter {
 			err = fmt.Errorf("nothing recomputed since %s: %w", st.Last.UTC().Format(time.RFC3339), st.Err)
 		}
 		add("aggregator", err, fmt.Sprintf("%d hours wait to be summed up", st.Pending))
@@ -136,7 +136,7 @@ func (a *app) consumerStuck(waiting, unsettled int64, err error) error {
 		return err
 	case st.Waiting != nil:
 		return fmt.Errorf("%d messages waiting and %d unsettled: %w", waiting, unsettled, st.Waiting)
-	case waiting+unsettled > 0 && time.Since(later(st.LastSettled, a.sub.LastIdle())) > a.o.StuckAfter:
+	case waiting+unsettled > 0 && a.o.Clock.Now().Sub(later(st.LastSettled, a.sub.LastIdle())) > a.o.StuckAfter:
 		return fmt.Errorf("%d messages waiting and %d unsettled, and nothing was acknowledged for over %v", waiting, unsettled, a.o.StuckAfter)
 	}
 	return nil

@@ -40,7 +40,7 @@ func (a *app) buildProducers() error {
 	if a.o.Simulate == 0 {
 		return nil
 	}
-	sim, err := gpu.NewSimulation(gpu.SimOptions{Nodes: a.o.Simulate, Seed: a.o.SimulateSeed, Clock: a.o.Now})
+	sim, err := gpu.NewSimulation(gpu.SimOptions{Nodes: a.o.Simulate, Seed: a.o.SimulateSeed, Clock: a.o.Clock.Now})
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (a *app) backfill(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			}
-			err := p.Backfill(ctx, a.o.Now().Add(-a.o.SimulateHistory), time.Time{})
+			err := p.Backfill(ctx, a.o.Clock.Now().Add(-a.o.SimulateHistory), time.Time{})
 			<-slots
 			if err != nil {
 				if ctx.Err() != nil {

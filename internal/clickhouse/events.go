@@ -13,10 +13,6 @@ import (
 	"github.com/gpumeter/gpumeter/schema"
 )
 
-// LateMs is the grace time of an event: one that the stream stores later than
-// this after its interval ended is counted as late in the quality of a report.
-const LateMs = 10 * schema.MinuteMs
-
 // Events returns the distinct stored usage events that overlap a span, by start,
 // unit and identity, and the cursor of the next page ("" = that was the last).
 // Of each identity the copy stored first is Counted.
@@ -144,35 +140,6 @@ func cursorCondition(cursor string) (string, error) {
 
 // ErrBadCursor is returned for a cursor that no page gave out.
 var ErrBadCursor = fmt.Errorf("bad cursor")
-
-// Quality counts conflicts, late events and gaps among the events of a span, and
-// what is in quarantine.
-func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error) {
-	var q schema.Quality
-	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs) + asOfCondition(asOfMs)
-	var conflicts, late, gaps, quarantined uint64
-	err := db.conn.QueryRow(ctx, "SELECT countIf(contents > 1), countIf(stored > finished + "+strconv.Itoa(LateMs)+") FROM ("+
-		"SELECT uniqExact(payload) AS contents, toUnixTimestamp64Milli(min(stored_at)) AS stored, toUnixTimestamp64Milli(max(`end`)) AS finished "+
-		"FROM raw_usage WHERE "+where+" GROUP BY source, id)").Scan(&conflicts, &late)
-	if err != nil {
-		return q, fmt.Errorf("count conflicts and late events: %w", err)
-	}
-	// A source numbers all its events; what is missing between the first and the
-	// last that the span holds never arrived, or not yet.
-	err = db.conn.QueryRow(ctx, "SELECT sum(greatest(toInt64(most) - toInt64(least) + 1 - toInt64(n), 0))::UInt64 FROM ("+
-		"SELECT max(sequence) AS most, min(sequence) AS least, uniqExact(sequence) AS n FROM raw_usage WHERE sequence > 0 AND "+where+
-		" GROUP BY source)").Scan(&gaps)
-	if err != nil {
-		return q, fmt.Errorf("count gaps: %w", err)
-	}
-	err = db.conn.QueryRow(ctx, "SELECT count() FROM (SELECT max(redriven_at) AS redriven FROM quarantine WHERE tenant IN (?, '')"+asOfCondition(asOfMs)+
-		" GROUP BY tenant, stream, epoch, stream_sequence, place) WHERE redriven = toDateTime64(0, 3, 'UTC')", tenant).Scan(&quarantined)
-	if err != nil {
-		return q, fmt.Errorf("count quarantine: %w", err)
-	}
-	q.Conflicts, q.Late, q.Gaps, q.Quarantined = int64(conflicts), int64(late), int64(gaps), int64(quarantined)
-	return q, nil
-}
 
 // Quarantine returns what is set aside, newest first, at most limit items.
 // pendingOnly leaves out what was driven again.

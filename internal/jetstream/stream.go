@@ -77,8 +77,21 @@ type SubscribeOptions struct {
 	// 16 MiB.
 	PrefetchMessages int
 	PrefetchBytes    int
+	Clock            Clock // default: the machine's
 	Logger           interface{ Warn(string, ...any) }
 }
+
+// Clock tells the time, and what it was at an instant of the machine's clock, by
+// which the stream's server notes when it stored a message.
+type Clock interface {
+	Now() time.Time
+	At(real time.Time) time.Time
+}
+
+type machineClock struct{}
+
+func (machineClock) Now() time.Time              { return time.Now() }
+func (machineClock) At(real time.Time) time.Time { return real }
 
 // Subscription delivers the stream's messages through a durable pull consumer.
 // Any number of processes may share the durable. Messages are settled one by
@@ -114,12 +127,15 @@ func NewSubscription(nc *nats.Conn, o SubscribeOptions) (*Subscription, error) {
 	if o.PrefetchBytes == 0 {
 		o.PrefetchBytes = 16 << 20
 	}
+	if o.Clock == nil {
+		o.Clock = machineClock{}
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
 	s := &Subscription{o: o, nc: nc, js: js, deliveries: make(chan schema.Delivery, 256)}
-	s.idle.Store(time.Now().UnixNano())
+	s.idle.Store(o.Clock.Now().UnixNano())
 	return s, nil
 }
 
@@ -226,7 +242,7 @@ func (s *Subscription) delivery(m jetstream.Msg) (schema.Delivery, error) {
 		Payload: m.Data(),
 		Position: schema.Position{
 			Stream: meta.Stream, Epoch: s.epoch.Load(),
-			StreamSequence: meta.Sequence.Stream, StoredAtNs: meta.Timestamp.UnixNano(),
+			StreamSequence: meta.Sequence.Stream, StoredAtNs: s.o.Clock.At(meta.Timestamp).UnixNano(),
 		},
 		Settle: m.Ack,
 	}
@@ -268,7 +284,7 @@ func (s *Subscription) Look(ctx context.Context) error {
 	s.pending.Store(int64(info.NumPending))
 	s.unsettled.Store(int64(info.NumAckPending))
 	if info.NumPending == 0 && info.NumAckPending == 0 {
-		s.idle.Store(time.Now().UnixNano())
+		s.idle.Store(s.o.Clock.Now().UnixNano())
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func TestAnyArrangement(t *testing.T) {
 			// Its clock stands, so that reports do not differ by when they are asked.
 			return start(t, app.Options{
 				Roles: app.Roles{Serve: true}, NATSURL: s.nats, ClickHouseDSN: s.db, Tenant: tenant, Prices: prices,
-				Now: func() time.Time { return time.UnixMilli(clockMs) },
+				Clock: stopped(clockMs),
 			})
 		}
 		one, other := ask(plain), ask(wild)
@@ -329,3 +329,9 @@ func arrange(r *rapid.T, random *rand.Rand, tenant string, events []schema.Usage
 	}
 	return messages
 }
+
+// stopped is a clock that stands at an instant, in Unix milliseconds.
+type stopped int64
+
+func (c stopped) Now() time.Time              { return time.UnixMilli(int64(c)) }
+func (c stopped) At(real time.Time) time.Time { return real }
