@@ -23,7 +23,8 @@ func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs i
 		where += " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE " + where + " AND instance = " + quoteText(instance) + ")"
 	}
 	var (
-		event, stream   proto.ColStr
+		event           proto.ColStr
+		stream          textResult
 		payload         proto.ColFixedStr16
 		epoch, sequence proto.ColUInt64
 		place           proto.ColUInt32
@@ -31,10 +32,10 @@ func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs i
 		list            []schema.StoredLease
 	)
 	results := proto.Results{
-		{Name: "event", Data: &event}, {Name: "payload", Data: &payload}, {Name: "stream_text", Data: &stream}, {Name: "epoch", Data: &epoch},
+		{Name: "event", Data: &event}, {Name: "payload", Data: &payload}, {Name: "stream", Data: &stream}, {Name: "epoch", Data: &epoch},
 		{Name: "stream_sequence", Data: &sequence}, {Name: "place", Data: &place}, {Name: "stored_ns", Data: &storedNs},
 	}
-	query := "SELECT event, payload, toString(stream) AS stream_text, epoch, stream_sequence, place, toUnixTimestamp64Nano(stored_at) AS stored_ns FROM raw_lease WHERE " + where
+	query := "SELECT event, payload, stream, epoch, stream_sequence, place, toUnixTimestamp64Nano(stored_at) AS stored_ns FROM raw_lease WHERE " + where
 	err := db.wire.query(ctx, query, results, func(rows int) error {
 		for i := range rows {
 			e, err := schema.DecodeEvent([]byte(event.Row(i)))
