@@ -99,9 +99,10 @@ type qualityColumn struct {
 	value int64
 }
 
-func qualityColumns(q *schema.Quality) [4]qualityColumn {
+func qualityColumns(q *schema.Quality) [5]qualityColumn {
 	return [...]qualityColumn{
 		{"conflicts", q.Conflicts}, {"quarantined", q.Quarantined}, {"late", q.Late}, {"gaps", q.Gaps},
+		{"outside_lease_ms", q.OutsideLeaseMs},
 	}
 }
 

@@ -56,7 +56,7 @@ func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) erro
 		return err
 	}
 	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs,
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
 	})
 	if err != nil {
 		return fmt.Errorf("report: usage: %w", err)

@@ -202,6 +202,7 @@ func qualityText(q *schema.Quality, all bool) string {
 		{q.Quarantined, "quarantined messages or events (not counted; see gpumeter quarantine list)"},
 		{q.Late, "late events (counted)"},
 		{q.Gaps, "missing sequence numbers (reported by no event that arrived)"},
+		{q.OutsideLeaseMs, "ms of units reported for instances whose lease held none (not counted)"},
 	} {
 		if all || p.n != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))

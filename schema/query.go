@@ -17,6 +17,9 @@ type UsageQuery struct {
 	Filter map[string]string
 	// AsOfMs counts only events that the stream had stored by then; 0 = all.
 	AsOfMs int64
+	// NowMs is when the question is asked: leased time that lies later has not
+	// happened and is not allocated. 0 = there is no later.
+	NowMs int64
 }
 
 // UsageRow is the usage of one group in one piece.
@@ -111,6 +114,9 @@ type Quality struct {
 	Quarantined int64 `json:"quarantined"` // messages or events set aside, ever, not driven again since
 	Late        int64 `json:"late"`        // events of the span that the stream got later than the grace time
 	Gaps        int64 `json:"gaps"`        // sequence numbers missing between those a source sent
+	// OutsideLeaseMs is unit time that was reported for an instance while its
+	// lease did not hold any; it is not allocated.
+	OutsideLeaseMs int64 `json:"outside_lease_ms"`
 }
 
 // QuarantinedItem is one row of the quarantine.
