@@ -30,6 +30,7 @@ type fakeStore struct {
 	spans   []span
 	events  []schema.StoredEvent
 	quality schema.Quality
+	sources []schema.SourceQuality
 	err     error
 	queries []schema.UsageQuery
 	extra   []schema.UsageRow // returned besides what spans give
@@ -119,6 +120,10 @@ func (f *fakeStore) Events(_ context.Context, q schema.EventQuery) ([]schema.Sto
 		page = append(page, e)
 	}
 	return page, "", nil
+}
+
+func (f *fakeStore) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return f.sources, int64(len(f.sources)), f.err
 }
 
 func (f *fakeStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
