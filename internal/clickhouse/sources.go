@@ -27,9 +27,9 @@ func (db *DB) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 		" GROUP BY " + itemKey + ") GROUP BY source"
 	// An aggregate may not have the name of a column that another one reads.
 	rows, err := db.conn.Query(ctx, "SELECT toString(source), toInt64(sum(events)) AS n, toInt64(sum(late)) AS l, toInt64(sum(held)) AS h, "+
-		"max(intDiv(greatest(delay_ns, 0), 1000000)) AS delay, max(intDiv(greatest(ahead_ns, 0), 1000000)) AS ahead, "+
+		"max(delay_ns), max(ahead_ns) AS ahead, "+
 		"intDiv(max(last_ns), 1000000), toInt64(count() OVER ()) FROM ("+stored+" UNION ALL "+held+") "+
-		"GROUP BY source ORDER BY l DESC, h DESC, ahead DESC NULLS LAST, source LIMIT "+strconv.Itoa(schema.MaxSources))
+		"GROUP BY source ORDER BY l DESC, h DESC, if(ahead > 0, ahead, 0) DESC, source LIMIT "+strconv.Itoa(schema.MaxSources))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the quality of sources: %w", err)
 	}
@@ -40,17 +40,18 @@ func (db *DB) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 		if err := rows.Scan(&s.Source, &s.Events, &s.Late, &s.Held, &delay, &ahead, &s.LastEventMs, &total); err != nil {
 			return nil, 0, fmt.Errorf("read the quality of sources: %w", err)
 		}
-		s.WorstDelayMs, s.ClockOffsetMs = maybeInt(delay), maybeInt(ahead)
+		s.WorstDelayMs, s.ClockOffsetMs = lengthOf(delay), lengthOf(ahead)
 		list = append(list, s)
 	}
 	return list, total, rows.Err()
 }
 
-func maybeInt(v *int64) schema.Maybe {
-	if v == nil {
+// lengthOf makes whole milliseconds of nanoseconds, and none of less than none.
+func lengthOf(ns *int64) schema.Maybe {
+	if ns == nil {
 		return schema.Maybe{}
 	}
-	return schema.Some(*v)
+	return schema.Some(max(*ns, 0) / int64(time.Millisecond))
 }
 
 // firstCopies selects, of each identity, the copy that the stream stored first:
