@@ -19,6 +19,10 @@ type Report struct {
 	Rows     []Row
 	Totals   Figures
 	Quality  schema.Quality
+	// Sources are in reports of kind quality: at most schema.MaxSources of the
+	// SourcesTotal that there are.
+	Sources      []schema.SourceQuality
+	SourcesTotal int64
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -45,6 +49,11 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
+	}
+	if req.Kind == "quality" {
+		if r.Sources, r.SourcesTotal, err = s.Store.Sources(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs); err != nil {
+			return nil, fmt.Errorf("report: sources: %w", err)
+		}
 	}
 	return r, nil
 }

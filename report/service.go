@@ -22,6 +22,9 @@ type Store interface {
 	// Quality counts what a reader has to know about the data of a span.
 	// asOfMs 0 means everything stored so far.
 	Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error)
+	// Sources says the same of each source, those with most late events first, at
+	// most schema.MaxSources of them, and how many sources there are.
+	Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (list []schema.SourceQuality, total int64, err error)
 }
 
 // DefaultThreshold is the utilization in millionths from which a unit counts as

@@ -43,6 +43,10 @@ func (s *store) Leases(context.Context, schema.EventQuery) ([]schema.LeaseSegmen
 	return nil, nil
 }
 
+func (s *store) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return nil, 0, nil
+}
+
 func (s *store) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{}, s.err
 }

@@ -105,6 +105,10 @@ func (emptyStore) Leases(context.Context, schema.EventQuery) ([]schema.LeaseSegm
 	return nil, nil
 }
 
+func (emptyStore) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return nil, 0, nil
+}
+
 func (emptyStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{Late: 4}, nil
 }

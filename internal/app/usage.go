@@ -22,6 +22,7 @@ import (
 type usageStore struct {
 	db        *clickhouse.DB
 	threshold int64
+	grace     Grace
 }
 
 // maxCutMinutes bounds how many minutes are computed from raw events for one
@@ -259,11 +260,16 @@ func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.
 
 // Quality implements report.Store.
 func (s *usageStore) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error) {
-	q, err := s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs)
+	q, err := s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs, s.grace.Of(tenant))
 	if err == nil {
 		q.OutsideLeaseMs, err = s.outsideLease(ctx, tenant, fromMs, toMs, asOfMs)
 	}
 	return q, err
+}
+
+// Sources implements report.Store.
+func (s *usageStore) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.SourceQuality, int64, error) {
+	return s.db.Sources(ctx, tenant, fromMs, toMs, asOfMs, s.grace.Of(tenant))
 }
 
 // labelOf reads one label out of the canonical JSON of a cell's labels.
