@@ -149,11 +149,7 @@ func TestMonthIsTheSumOfItsDaysAndHours(t *testing.T) {
 	if text := os.Getenv(zoneChecksEnv); text != "" {
 		checks, everyDay = text, true
 	}
-	usual := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", checks); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = flag.Set("rapid.checks", usual) }()
+	setChecks(t, checks)
 	t.Logf("%s months; %s=N draws N of them and asks for each of their days", checks, zoneChecksEnv)
 	tenants := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -176,6 +172,17 @@ func TestMonthIsTheSumOfItsDaysAndHours(t *testing.T) {
 			})
 		}
 	})
+}
+
+// setChecks sets how many checks the properties of a test make, where a check is
+// slow.
+func setChecks(t *testing.T, n string) {
+	t.Helper()
+	usual := flag.Lookup("rapid.checks").Value.String()
+	if err := flag.Set("rapid.checks", n); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", usual) })
 }
 
 func date(year int, month time.Month, day int) time.Time {
