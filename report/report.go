@@ -23,6 +23,9 @@ type Report struct {
 	// SourcesTotal that there are.
 	Sources      []schema.SourceQuality
 	SourcesTotal int64
+
+	RowCount int64  // rows that there are, of which a question for the top shows some
+	Next     string // of a page: what the next one is asked for with; empty on the last
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -41,10 +44,15 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	}
 	book := s.Book()
 	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
-	if req.Kind != "quality" {
-		if err := s.usage(ctx, r, book); err != nil {
-			return nil, err
-		}
+	switch {
+	case req.Kind == "quality":
+	case r.partial():
+		err = s.some(ctx, r, book)
+	default:
+		err = s.usage(ctx, r, book)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {

@@ -53,6 +53,46 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 	if q.AsOfMs > 0 {
 		return s.asOf(ctx, q, v)
 	}
+	p, err := s.plan(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if v != nil {
+		if err := s.planLeases(ctx, v, &p.hours, &p.minutes); err != nil {
+			return nil, err
+		}
+	}
+	var sums rowSums
+	rows, err := s.db.Usage(ctx, q, clickhouse.Hours, p.hours)
+	if err != nil {
+		return nil, err
+	}
+	sums.add(rows...)
+	rows, err = s.db.Usage(ctx, q, clickhouse.Minutes, p.minutes)
+	if err != nil {
+		return nil, err
+	}
+	sums.add(rows...)
+	for _, span := range p.cut {
+		if err := s.fromEvents(ctx, q, span.StartMs, span.EndMs, v, &sums); err != nil {
+			return nil, err
+		}
+	}
+	if v != nil {
+		if err := s.minuteDetails(ctx, v, &sums); err != nil {
+			return nil, err
+		}
+	}
+	return sums.rows, nil
+}
+
+// plan says where the parts of an answer come from.
+type plan struct {
+	hours, minutes clickhouse.Windows
+	cut            []aggregator.Window // computed from raw events
+}
+
+func (s *usageStore) plan(ctx context.Context, q *schema.UsageQuery) (*plan, error) {
 	from, to := q.Cuts[0], q.Cuts[len(q.Cuts)-1]
 	pending, err := s.db.PendingHours(ctx, q.Tenant, from, to)
 	if err != nil {
@@ -63,35 +103,14 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 		return nil, fmt.Errorf("the question cuts %d minutes, at most %d can be computed at once", len(brokenMinutes), maxCutMinutes)
 	}
 	open := slices.Compact(sorted(append(brokenHours, pending...)))
-	var sums rowSums
-	hours := clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open}
-	minutes := clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)}
-	if v != nil {
-		if err := s.plan(ctx, v, &hours, &minutes); err != nil {
-			return nil, err
-		}
+	p := &plan{
+		hours:   clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open},
+		minutes: clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)},
 	}
-	rows, err := s.db.Usage(ctx, q, clickhouse.Hours, hours)
-	if err != nil {
-		return nil, err
-	}
-	sums.add(rows...)
-	rows, err = s.db.Usage(ctx, q, clickhouse.Minutes, minutes)
-	if err != nil {
-		return nil, err
-	}
-	sums.add(rows...)
 	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
-		if err := s.fromEvents(ctx, q, max(span.StartMs, from), min(span.EndMs, to), v, &sums); err != nil {
-			return nil, err
-		}
+		p.cut = append(p.cut, aggregator.Window{StartMs: max(span.StartMs, from), EndMs: min(span.EndMs, to)})
 	}
-	if v != nil {
-		if err := s.minuteDetails(ctx, v, &sums); err != nil {
-			return nil, err
-		}
-	}
-	return sums.rows, nil
+	return p, nil
 }
 
 // asOf computes from the events that were stored by an instant, an hour at a
