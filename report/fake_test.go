@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"context"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -177,7 +178,7 @@ var clock = time.Date(2027, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func service(t testing.TB, store Store, yaml string) *Service {
 	t.Helper()
-	o := Options{Store: store, Now: func() time.Time { return clock }}
+	o := Options{Store: store, Now: func() time.Time { return clock }, Settled: settledUntil(math.MaxInt64)}
 	if yaml != "" {
 		book := bookOf(t, yaml)
 		o.Book = func() *pricing.Book { return book }
@@ -187,6 +188,16 @@ func service(t testing.TB, store Store, yaml string) *Service {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// settledUntil is how far a store knows all that the stream stored.
+type settledUntil int64
+
+func (s settledUntil) AwaitSettled(_ context.Context, asOfMs int64) error {
+	if asOfMs > int64(s) {
+		return &UnsettledError{AsOfMs: asOfMs, Waiting: 3}
+	}
+	return nil
 }
 
 func ask(t testing.TB, s *Service, p Params) *Report {
