@@ -30,9 +30,9 @@ type CloseRequest struct {
 	Tenant   string   `json:"tenant,omitempty" doc:"When given, it has to be the tenant of this server"`
 }
 
-// tenantQuery lets a client say which tenant it means. A server answers for one;
+// TenantQuery lets a client say which tenant it means. A server answers for one;
 // figures of another than the one that was meant would be worse than an error.
-type tenantQuery struct {
+type TenantQuery struct {
 	Tenant string `query:"tenant" doc:"When given, it has to be the tenant of this server"`
 }
 
@@ -91,7 +91,7 @@ func (s *server) registerStatements() {
 		OperationID: "listStatements", Method: http.MethodGet, Path: "/api/v1/statements", Tags: []string{"statements"},
 		Summary: "The closed periods, in the order of closing", Responses: schemaOf(reflect.TypeFor[report.StatementList]()), Errors: []int{422, 500, 504},
 	}, func(ctx context.Context, in *struct {
-		tenantQuery
+		TenantQuery
 		Format string `query:"format" enum:"json,csv,table" default:"json" doc:"Form of the answer"`
 	}) (*rawOutput, error) {
 		if err := s.ownTenant(in.Tenant); err != nil {
@@ -117,7 +117,7 @@ func (s *server) registerStatement(schemaOf func(reflect.Type) map[string]*huma.
 		Zone   string `query:"zone" doc:"IANA time zone. Default: that of the tenant's statements, else UTC."`
 		By     string `query:"by" doc:"Keys of the rows of an open period, separated by commas. Default: project."`
 		Format string `query:"format" enum:"json,csv,table" default:"json" doc:"Form of the answer"`
-		tenantQuery
+		TenantQuery
 	}) (*hashOutput, error) {
 		if err := s.ownTenant(in.Tenant); err != nil {
 			return nil, err
@@ -141,7 +141,7 @@ func (s *server) registerStatement(schemaOf func(reflect.Type) map[string]*huma.
 		Period string `path:"period" doc:"Calendar month, YYYY-MM"`
 		AsOf   string `query:"as_of" doc:"RFC 3339 instant, or a date in the zone of the statement. Default: everything stored so far."`
 		Format string `query:"format" enum:"json,csv,table" default:"json" doc:"Form of the answer"`
-		tenantQuery
+		TenantQuery
 	}) (*rawOutput, error) {
 		if err := s.ownTenant(in.Tenant); err != nil {
 			return nil, err
