@@ -24,6 +24,7 @@ type span struct {
 	share    int64  // parts of two that the owner is charged; 0 = whole
 	storedMs int64
 	energyMj int64 // per ms; 0 = not reported
+	sign     int64 // -1 takes the time back; 0 = 1
 }
 
 // fakeStore answers by walking over all spans for every piece.
@@ -59,7 +60,12 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 			if rows[id] == nil {
 				rows[id] = &row
 			}
-			rows[id].Add(s.sums(ms))
+			sums := s.sums(ms)
+			if s.sign < 0 {
+				sums.ActiveMs, sums.IdleMs, sums.FreeMs, sums.UnknownMs = -sums.ActiveMs, -sums.IdleMs, -sums.FreeMs, -sums.UnknownMs
+				sums.UtilizationMs, sums.UtilizationSum, sums.EnergyMj, sums.EnergyMs = 0, nil, 0, 0
+			}
+			rows[id].Add(sums)
 		}
 	}
 	list := slices.Clone(f.extra)
