@@ -120,19 +120,30 @@ func TestLateEventAfterClosing(t *testing.T) {
 	s.settled(false)
 
 	cal.move("2026-04-05T00:00:01Z")
-	march := []string{"report", "spend", "--from", "2026-03-01", "--to", "2026-04-01", "--by", "project", "--format", "json"}
-	asOf0405 := append(march, "--as-of", "2026-04-05")
-	first := s.ok(asOf0405...)
+	march := func(asOf string) string {
+		q := url.Values{"from": {"2026-03-01"}, "to": {"2026-04-01"}, "by": {"project"}}
+		if asOf != "" {
+			q.Set("as_of", asOf)
+		}
+		return string(s.get("/api/v1/reports/spend", q))
+	}
+	first := march("2026-04-05")
 	if a := parse(t, []byte(first)); a.Totals["allocated_ms"] != json.Number("3600000") || a.Totals["cost"] != "3.60" {
 		t.Fatalf("March as of 04-05: %s", first)
 	}
-	s.refused(2, "2026-04-06T00:00:00Z is in the future", append(march, "--as-of", "2026-04-06")...)
+	s.refused(2, "2026-04-06T00:00:00Z is in the future", "report", "spend", "--from", "2026-03-01", "--as-of", "2026-04-06")
 	s.refused(1, "period 2026-04 ends at 2026-05-01", "statement", "close", "--period", "2026-04")
-	s.refused(1, "period 2026-03 of tenant default is not closed", "statement", "diff", "--period", "2026-03")
-	s.refused(2, "is not a month", "statement", "show", "--period", "march")
-
-	show := []string{"statement", "show", "--format", "json", "--period"}
-	preview := readStatement(t, s.ok(append(show, "2026-03")...))
+	if code, answer := s.try("/api/v1/statements/2026-03/diff", nil); code != 404 || !strings.Contains(answer, "period 2026-03 of tenant default is not closed") {
+		t.Error(code, answer)
+	}
+	if code, answer := s.try("/api/v1/statements/march", nil); code != 422 || !strings.Contains(answer, "is not a month") {
+		t.Error(code, answer)
+	}
+	show := func(period string) string { return string(s.get("/api/v1/statements/"+period, nil)) }
+	diff := func(asOf string) statement {
+		return readStatement(t, string(s.get("/api/v1/statements/2026-03/diff", url.Values{"as_of": {asOf}})))
+	}
+	preview := readStatement(t, show("2026-03"))
 	if preview.State != "open" || preview.Totals.String() != "3600000 3.60" {
 		t.Errorf("before closing: %+v", preview)
 	}
@@ -145,21 +156,21 @@ func TestLateEventAfterClosing(t *testing.T) {
 	cal.move("2026-04-09T12:00:00Z")
 	s.put("GPU-2", "2026-03-31T23:59:00Z", "2026-04-01T00:00:00Z")
 	s.settled(false)
-	same(t, "March as of 04-05, asked again", s.ok(asOf0405...), first)
-	same(t, "the frozen statement", s.ok(append(show, "2026-03")...), frozen)
-	today := total(t, []byte(s.ok(march...)))
+	same(t, "March as of 04-05, asked again", march("2026-04-05"), first)
+	same(t, "the frozen statement", show("2026-03"), frozen)
+	today := total(t, []byte(march("")))
 	if today["allocated_ms"] != json.Number("3660000") || today["cost"] != "3.66" {
 		t.Errorf("March as known today: %v", today)
 	}
-	if d := readStatement(t, s.ok("statement", "diff", "--period", "2026-03", "--format", "json")); d.Totals.String() != "60000 0.06" || d.Events.Total != 1 {
+	if d := diff(""); d.Totals.String() != "60000 0.06" || d.Events.Total != 1 {
 		t.Errorf("difference: %+v", d)
 	}
-	checkAdjustment(t, "preview of April", s.ok(append(show, "2026-04")...), "open", "60000 0.06")
+	checkAdjustment(t, "preview of April", show("2026-04"), "open", "60000 0.06")
 	s.stop()
 
 	s = start(t, o)
-	same(t, "the frozen statement after a restart", s.ok(append(show, "2026-03")...), frozen)
-	same(t, "March as of 04-05 after a restart", s.ok(asOf0405...), first)
+	same(t, "the frozen statement after a restart", show("2026-03"), frozen)
+	same(t, "March as of 04-05 after a restart", march("2026-04-05"), first)
 	cal.move("2026-05-05T00:00:00Z")
 	april := s.ok("statement", "close", "--period", "2026-04", "--actor", "ann", "--format", "json")
 	checkAdjustment(t, "April as closed", april, "closed", "60000 0.06")
@@ -170,15 +181,15 @@ func TestLateEventAfterClosing(t *testing.T) {
 	s.settled(false)
 	cal.move("2026-06-05T00:00:00Z")
 	checkAdjustment(t, "May", s.ok("statement", "close", "--period", "2026-05", "--format", "json"), "closed", "600000 0.60")
-	same(t, "April after May", s.ok(append(show, "2026-04")...), april)
-	same(t, "March after May", s.ok(append(show, "2026-03")...), frozen)
-	if d := readStatement(t, s.ok("statement", "diff", "--period", "2026-03", "--as-of", "2026-04-20", "--format", "json")); d.Totals.String() != "60000 0.06" {
+	same(t, "April after May", show("2026-04"), april)
+	same(t, "March after May", show("2026-03"), frozen)
+	if d := diff("2026-04-20"); d.Totals.String() != "60000 0.06" {
 		t.Errorf("difference as of 04-20: %+v", d)
 	}
 	var list struct {
 		Statements []struct{ Period, Hash, Previous string }
 	}
-	if err := json.Unmarshal([]byte(s.ok("statement", "list", "--format", "json")), &list); err != nil {
+	if err := json.Unmarshal(s.get("/api/v1/statements", nil), &list); err != nil {
 		t.Fatal(err)
 	}
 	previous := ""
@@ -214,12 +225,23 @@ func TestClosingEarlyNeedsAReason(t *testing.T) {
 	if !strings.Contains(text, "in spite of the grace time or open incidents: audit at nine") {
 		t.Error(text)
 	}
-	if st := readStatement(t, s.ok("statement", "show", "--period", "2026-03", "--format", "json")); st.Override != "audit at nine" {
+	if st := readStatement(t, string(s.get("/api/v1/statements/2026-03", nil))); st.Override != "audit at nine" {
 		t.Errorf("%+v", st)
 	}
-	s.refused(1, "are in the zone UTC", "statement", "show", "--period", "2026-02", "--zone", "Asia/Shanghai")
-	s.refused(2, "is not a time zone", "statement", "show", "--period", "2026-02", "--zone", "Mars/Olympus")
-	s.refused(2, "answers for the tenant default", "statement", "list", "--tenant", "other")
+	for path, want := range map[string]string{
+		"/api/v1/statements/2026-02?zone=Asia/Shanghai": "409 are in the zone UTC", "/api/v1/statements/2026-02?zone=Mars/Olympus": "422 is not a time zone",
+		"/api/v1/statements?tenant=other": "422 answers for the tenant default",
+	} {
+		path, query, _ := strings.Cut(path, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, answer := s.try(path, values)
+		if status, text, _ := strings.Cut(want, " "); fmt.Sprint(code) != status || !strings.Contains(answer, text) {
+			t.Errorf("%s?%s: %d %s", path, query, code, answer)
+		}
+	}
 }
 
 // Without a consumer nobody knows what the stream stored and is not in storage
@@ -243,26 +265,25 @@ func TestAsOfWaitsForTheConsumer(t *testing.T) {
 	cal.move("2026-04-03T00:00:00Z")
 	s.put("GPU-1", "2026-03-10T11:00:00Z", "2026-03-10T12:00:00Z")
 	cal.move("2026-04-04T00:00:00Z")
-	ask := func(asOf string) []string {
-		return []string{"report", "usage", "--from", "2026-03-01", "--to", "2026-04-01", "--format", "json", "--as-of", asOf}
+	ask := func(asOf string) string {
+		return string(s.get("/api/v1/reports/usage", url.Values{"from": {"2026-03-01"}, "to": {"2026-04-01"}, "as_of": {asOf}}))
 	}
-	s.refused(1, "1 messages of the stream are not processed yet", ask("2026-04-03T12:00:00Z")...)
 	s.refused(1, "1 messages of the stream are not processed yet", "statement", "close", "--period", "2026-03")
-	early := s.ok(ask("2026-04-02T12:00:00Z")...)
+	early := ask("2026-04-02T12:00:00Z")
 	if a := parse(t, []byte(early)); a.Totals["allocated_ms"] != json.Number("3600000") {
 		t.Errorf("as of 04-02: %s", early)
 	}
-	if code, _ := s.try("/api/v1/reports/usage", url.Values{"as_of": {"2026-04-03T12:00:00Z"}}); code != 409 {
-		t.Errorf("HTTP status %d", code)
+	if code, answer := s.try("/api/v1/reports/usage", url.Values{"as_of": {"2026-04-03T12:00:00Z"}}); code != 409 || !strings.Contains(answer, "1 messages of the stream are not processed yet") {
+		t.Error(code, answer)
 	}
 	s.stop()
 
 	o.Roles = app.AllRoles
 	s = start(t, o)
-	if a := parse(t, []byte(s.ok(ask("2026-04-03T12:00:00Z")...))); a.Totals["allocated_ms"] != json.Number("7200000") {
+	if a := parse(t, []byte(ask("2026-04-03T12:00:00Z"))); a.Totals["allocated_ms"] != json.Number("7200000") {
 		t.Errorf("with a consumer: %v", a.Totals)
 	}
-	same(t, "as of 04-02", s.ok(ask("2026-04-02T12:00:00Z")...), early)
+	same(t, "as of 04-02", ask("2026-04-02T12:00:00Z"), early)
 }
 
 // try is get without a wish for success.
