@@ -42,6 +42,9 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
+		return nil, err
+	}
 	book := s.Book()
 	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
 	switch {
@@ -67,23 +70,29 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 }
 
 func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) error {
-	cal := newCalendar(&r.Request)
-	cuts, err := allCuts(&r.Request, cal, book)
-	if err != nil {
-		return err
-	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
-	})
-	if err != nil {
-		return fmt.Errorf("report: usage: %w", err)
-	}
-	groups, totals, err := group(&r.Request, cal, cuts, rows, book)
+	groups, totals, err := s.collect(ctx, &r.Request, book)
 	if err != nil {
 		return err
 	}
 	r.finish(groups, totals)
 	return nil
+}
+
+// collect adds up the usage of a request per group, in the order of the groups'
+// keys, and in total. Nothing is rounded yet.
+func (s *Service) collect(ctx context.Context, r *Request, book *pricing.Book) ([]*collected, *collector, error) {
+	cal := newCalendar(r)
+	cuts, err := allCuts(r, cal, book)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("report: usage: %w", err)
+	}
+	return group(r, cal, cuts, rows, book)
 }
 
 // allCuts returns the span's ends, the changes of every time key asked for and

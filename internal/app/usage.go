@@ -113,33 +113,17 @@ func (s *usageStore) plan(ctx context.Context, q *schema.UsageQuery) (*plan, err
 	return p, nil
 }
 
-// asOf computes from the events that were stored by an instant, an hour at a
-// time so that memory is bounded.
-func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery, v *leaseView) ([]schema.UsageRow, error) {
-	var sums rowSums
-	to := q.Cuts[len(q.Cuts)-1]
-	first, last, err := s.db.Bounds(ctx, q.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	for from := max(q.Cuts[0], first); from < min(to, last); {
-		next := min(schema.Floor(from, schema.HourMs)+schema.HourMs, to)
-		if err := s.fromEvents(ctx, q, from, next, v, &sums); err != nil {
-			return nil, err
-		}
-		from = next
-	}
-	return sums.rows, nil
-}
-
-// fromEvents computes [fromMs, toMs) from raw events and adds it to sums.
+// fromEvents computes [fromMs, toMs) from raw events, an hour's part of a piece
+// after the other, and adds it to sums.
 func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64, v *leaseView, sums *rowSums) error {
 	var windows []aggregator.Window
 	var pieces []int
 	for i := range q.Cuts[:len(q.Cuts)-1] {
 		a, b := max(q.Cuts[i], fromMs), min(q.Cuts[i+1], toMs)
-		if a < b {
-			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
+		for a < b {
+			next := min(schema.Floor(a, schema.HourMs)+schema.HourMs, b)
+			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: next}), append(pieces, i)
+			a = next
 		}
 	}
 	covering := coverage{v: v}
