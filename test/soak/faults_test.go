@@ -46,23 +46,20 @@ func (f fault) String() string {
 	return s
 }
 
-// faultEvery is the mean time between two faults of a storm.
-const faultEvery = 1200 * time.Millisecond
-
 // planFaults draws the faults of one storm. One part has one fault at a time.
-func planFaults(seed uint64, round int, storm time.Duration) []fault {
+func planFaults(seed uint64, round int, w weather) []fault {
 	rnd := draw(seed, drawFaults, round)
 	var list []fault
 	busy := map[string]time.Duration{}
-	for range int(storm / faultEvery) {
+	for range w.faults {
 		f := drawFault(rnd)
 		// The last ones are over when the storm is, more or less.
-		f.at = time.Duration(rnd.Int64N(int64(storm * 9 / 10)))
+		f.at = time.Duration(rnd.Int64N(int64(w.storm * 9 / 10)))
 		// Starting takes about a second.
 		if end, ok := busy[f.target]; ok && f.at < end {
 			f.at = end
 		}
-		if f.at >= storm {
+		if f.at >= w.storm {
 			continue
 		}
 		busy[f.target] = f.at + f.lasts + 1500*time.Millisecond

@@ -34,10 +34,9 @@ var firstDay = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 const dayMs = 24 * schema.HourMs
 
 // generator invents the load. What it yields is a function of the seed, of how
-// long a round is and of the number of the round, and of nothing that happens.
+// rough a round is and of the number of the round, and of nothing that happens.
 type generator struct {
 	seed      uint64
-	rate      int // events a second
 	sequences map[string]uint64
 }
 
@@ -83,11 +82,11 @@ func draw(seed uint64, purpose uint64, round int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose<<32|uint64(round)))
 }
 
-// next yields the load of the next round, which storms for so long.
-func (g *generator) next(number int, storm time.Duration) *round {
+// next yields the load of the next round.
+func (g *generator) next(number int, w weather) *round {
 	r := &round{number: number}
 	rnd := draw(g.seed, drawLoad, number)
-	n := int(float64(g.rate) * storm.Seconds())
+	n := int(time.Duration(w.rate) * w.storm / time.Second)
 	day := firstDay + int64(number)*dayMs
 	for unit := range units {
 		if unit < sharedFrom || unit == uncounted {
@@ -104,7 +103,7 @@ func (g *generator) next(number int, storm time.Duration) *round {
 			g.late(r, rnd, day)
 		}
 	}
-	r.deliver(draw(g.seed, drawDelivery, number), storm)
+	r.deliver(draw(g.seed, drawDelivery, number), w.storm)
 	return r
 }
 

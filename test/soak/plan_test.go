@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/gpumeter/gpumeter/schema"
 )
@@ -14,11 +13,11 @@ import (
 // they are counted. The same seed gives the same load and faults, another one
 // others.
 func TestLoad(t *testing.T) {
-	const rounds, storm = 3, 4 * time.Second
+	const rounds = 3
 	make := func(seed uint64) (list []*round, faults [][]fault) {
-		g := &generator{seed: seed, rate: rate, sequences: map[string]uint64{}}
+		g := &generator{seed: seed, sequences: map[string]uint64{}}
 		for n := range rounds {
-			list, faults = append(list, g.next(n, storm)), append(faults, planFaults(seed, n, storm))
+			list, faults = append(list, g.next(n, short)), append(faults, planFaults(seed, n, short))
 		}
 		return list, faults
 	}
