@@ -82,29 +82,44 @@ func draw(seed uint64, purpose uint64, round int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, purpose<<32|uint64(round)))
 }
 
+// features are what a round is put together from. Each draws from a sequence of its
+// own, so that another one in the list leaves the load of the others as it is; its
+// events are put into the round by [generator.add], and it may only use the round's
+// own day and the openDays-1 days before.
+var features = []func(g *generator, r *round, rnd *rand.Rand, day int64, n int){
+	(*generator).whole,
+	(*generator).shared,
+	(*generator).late,
+}
+
 // next yields the load of the next round.
 func (g *generator) next(number int, w weather) *round {
 	r := &round{number: number}
-	rnd := draw(g.seed, drawLoad, number)
 	n := int(time.Duration(w.rate) * w.storm / time.Second)
-	day := firstDay + int64(number)*dayMs
+	for i, feature := range features {
+		feature(g, r, draw(g.seed, drawLoad+uint64(i)<<8, number), firstDay+int64(number)*dayMs, n)
+	}
+	r.deliver(draw(g.seed, drawDelivery, number), w.storm)
+	return r
+}
+
+// whole reports units that one instance or nobody holds at a time.
+func (g *generator) whole(r *round, rnd *rand.Rand, day int64, n int) {
 	for unit := range units {
 		if unit < sharedFrom || unit == uncounted {
 			g.walk(r, rnd, unit, day, n/units, -1)
-			continue
 		}
+	}
+}
+
+// shared reports units that several instances hold at the same time.
+func (g *generator) shared(r *round, rnd *rand.Rand, day int64, n int) {
+	for unit := sharedFrom; unit < uncounted; unit++ {
 		holders := 2 + rnd.IntN(2)
 		for h := range holders {
 			g.walk(r, rnd, unit, day, n/units/holders, h)
 		}
 	}
-	for range n / 20 {
-		if number > 0 {
-			g.late(r, rnd, day)
-		}
-	}
-	r.deliver(draw(g.seed, drawDelivery, number), w.storm)
-	return r
 }
 
 // walk reports one unit over a day, n times or a little less. A holder of at least
@@ -155,14 +170,18 @@ func (g *generator) second(r *round, rnd *rand.Rand, first schema.Usage) {
 	g.add(r, rnd, u, "again/"+schema.UsageID(first.Unit, first.StartMs), true)
 }
 
-// late reports something of an earlier day, wherever it falls.
-func (g *generator) late(r *round, rnd *rand.Rand, day int64) {
+// late reports something of earlier days, wherever it falls.
+func (g *generator) late(r *round, rnd *rand.Rand, day int64, n int) {
 	days := int64(min(r.number, openDays-1))
-	at := day - 1 - rnd.Int64N(days*dayMs-schema.HourMs)
-	unit := rnd.IntN(units)
-	u := g.usage(rnd, unit, at, min(at+1+rnd.Int64N(10*schema.MinuteMs), day))
-	u.Source = fmt.Sprintf("late/%d", rnd.IntN(2))
-	g.add(r, rnd, u, fmt.Sprintf("late-%d-%d", r.number, len(r.events)), true)
+	for i := range n / 20 {
+		if days == 0 {
+			return
+		}
+		at := day - 1 - rnd.Int64N(days*dayMs-schema.HourMs)
+		u := g.usage(rnd, rnd.IntN(units), at, min(at+1+rnd.Int64N(10*schema.MinuteMs), day))
+		u.Source = fmt.Sprintf("late/%d", rnd.IntN(2))
+		g.add(r, rnd, u, fmt.Sprintf("late-%d-%d", r.number, i), true)
+	}
 }
 
 func (g *generator) usage(rnd *rand.Rand, unit int, from, to int64) schema.Usage {

@@ -157,6 +157,23 @@ func (p *pipeline) close(keep bool) error {
 	return errors.Join(faults...)
 }
 
+// panicked looks through what the parts said. One that crashed while it was to be
+// killed anyway would not be missed otherwise.
+func (p *pipeline) panicked() error {
+	for _, name := range sortedKeys(p.processes) {
+		text, err := os.ReadFile(p.processes[name].log)
+		if err != nil {
+			return err
+		}
+		for _, sign := range []string{"panic: ", "fatal error: ", "unexpected fault address"} {
+			if i := strings.Index(string(text), sign); i >= 0 {
+				return fmt.Errorf("%s crashed: %s", name, text[i:min(len(text), i+3000)])
+			}
+		}
+	}
+	return nil
+}
+
 // freePort picks a port below the range that systems take the ports of outgoing
 // connections from: one of that range could be taken by a client while the server
 // that owns it is down. Ports are no part of what a seed decides.

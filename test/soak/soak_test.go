@@ -202,6 +202,9 @@ func (s *soak) calm(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.p.panicked(); err != nil {
+		return err
+	}
 	return s.p.settled(ctx)
 }
 
