@@ -206,7 +206,7 @@ func (c *checker) settled(ctx context.Context, round int) error {
 		kind: "spend", from: day - int64(c.rnd.IntN(openDays))*dayMs, to: day + dayMs + 17*schema.HourMs/2, by: []string{"unit", "day"}, zone: "Asia/Shanghai"}}
 	r.q.from = max(r.q.from, r.q.to-2*dayMs)
 	var err error
-	if r.answer, err = c.p.get(ctx, r.q.path(instantText(r.asOf))); err != nil {
+	if r.answer, err = c.p.ask(ctx, r.q.path(instantText(r.asOf))); err != nil {
 		return err
 	}
 	if err := c.compare(r.answer, &r.q); err != nil {
@@ -223,7 +223,7 @@ func (c *checker) settled(ctx context.Context, round int) error {
 
 // exact compares a report with the model, and what it says of its data.
 func (c *checker) exact(ctx context.Context, q *question) error {
-	text, err := c.p.get(ctx, q.path(""))
+	text, err := c.p.ask(ctx, q.path(""))
 	if err != nil {
 		return fmt.Errorf("%v: %w", q, err)
 	}
@@ -322,7 +322,7 @@ func (c *checker) agents(ctx context.Context) error {
 	}
 	now := time.Now().UnixMilli()
 	q := question{kind: "usage", from: schema.Floor(now, dayMs) - 2*dayMs, to: schema.Floor(now, dayMs) + 2*dayMs, by: []string{"unit"}, zone: "UTC"}
-	text, err := c.p.get(ctx, q.path(""))
+	text, err := c.p.ask(ctx, q.path(""))
 	if err != nil {
 		return err
 	}
