@@ -32,14 +32,20 @@ func newDisk(path string) (*disk, error) {
 	return d, nil
 }
 
-// fill leaves no room: the file system is made as small as what it holds.
-func (d *disk) fill() error {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(d.path, &fs); err != nil {
-		return err
+// fill leaves no room: the file system is made as small as what it holds. That is
+// refused when something was written in between.
+func (d *disk) fill() (err error) {
+	for range 100 {
+		var fs syscall.Statfs_t
+		if err := syscall.Statfs(d.path, &fs); err != nil {
+			return err
+		}
+		used := (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
+		if err = remountTmpfs(d.path, max(used, uint64(fs.Bsize))); err == nil {
+			return nil
+		}
 	}
-	used := (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
-	return remountTmpfs(d.path, max(used, uint64(fs.Bsize)))
+	return err
 }
 
 func (d *disk) makeRoom() error { return remountTmpfs(d.path, diskBytes) }
