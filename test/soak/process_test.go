@@ -16,7 +16,7 @@ import (
 
 // patience bounds every wait for something that must happen. It is only used up
 // when a test fails, or when the machine is very busy.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // process is one part of the pipeline, which is started again and again. Its
 // methods are for one fault at a time: whoever uses one holds mu.
