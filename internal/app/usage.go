@@ -98,8 +98,8 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
 		}
 	}
-	return s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
-		for _, cell := range aggregator.Compute(events, windows, s.threshold) {
+	return s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent, facts *schema.Settlement) error {
+		for _, cell := range aggregator.Compute(events, windows, s.threshold, facts) {
 			if matches(&cell, q.Filter) {
 				at, _ := slices.BinarySearchFunc(windows, cell.WindowMs, func(w aggregator.Window, ms int64) int { return int(w.StartMs - ms) })
 				sums.add(rowOf(&cell, pieces[at], q.By))
@@ -220,6 +220,11 @@ func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.
 // Quality implements report.Store.
 func (s *usageStore) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error) {
 	return s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs)
+}
+
+// Conflicts implements report.Store.
+func (s *usageStore) Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error) {
+	return s.db.Conflicts(ctx, tenant, fromMs, toMs, asOfMs, limit)
 }
 
 // labelOf reads one label out of the canonical JSON of a cell's labels.
