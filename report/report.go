@@ -19,6 +19,8 @@ type Report struct {
 	Rows     []Row
 	Totals   Figures
 	Quality  schema.Quality
+	// Conflicts are the first MaxConflicts ones; only of kind quality.
+	Conflicts []schema.Conflict
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -45,6 +47,12 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
+	}
+	if req.Kind == "quality" && r.Quality.Conflicts > 0 {
+		r.Conflicts, err = s.Store.Conflicts(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs, MaxConflicts)
+		if err != nil {
+			return nil, fmt.Errorf("report: conflicts: %w", err)
+		}
 	}
 	return r, nil
 }

@@ -19,7 +19,12 @@ type Store interface {
 	// Quality counts what a reader has to know about the data of a span.
 	// asOfMs 0 means everything stored so far.
 	Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error)
+	// Conflicts lists the first limit of what Quality counts as conflicts.
+	Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error)
 }
+
+// MaxConflicts bounds the conflicts that a quality report lists; it counts all.
+const MaxConflicts = 100
 
 // DefaultThreshold is the utilization in millionths from which a unit counts as
 // active when its event gives nothing but a utilization.
