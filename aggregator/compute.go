@@ -69,14 +69,15 @@ func (c *computation) window(w Window, number int, cells []schema.Cell) []schema
 	first := len(cells)
 	var version uint64
 	for i := range c.rows {
-		e := c.rows[i].event
-		if e.StartMs >= w.EndMs {
+		r := &c.rows[i]
+		if r.startMs >= w.EndMs {
 			break
 		}
-		if e.EndMs <= w.StartMs {
+		if r.endMs <= w.StartMs {
 			continue
 		}
-		version += c.weight(c.rows[i].identity, number)
+		e := r.event
+		version += c.weight(r.identity, number)
 		cells = cellFor(cells, first, e, w.StartMs)
 		if e.Counted {
 			c.covering = append(c.covering, e)

@@ -17,9 +17,12 @@ type settled struct {
 
 // row is one content of an identity: of its copies the one stored first.
 type row struct {
-	event    *schema.StoredEvent
-	identity int // index of identities
+	event          *schema.StoredEvent
+	startMs, endMs int64 // of the event, to pass over it without looking at it
+	identity       int   // index of identities, -1 = it has none
 }
+
+func rowOf(e *schema.StoredEvent, identity int) row { return row{e, e.StartMs, e.EndMs, identity} }
 
 type identity struct {
 	of        schema.Identity
@@ -32,14 +35,17 @@ type identity struct {
 // settle decides which of the events count, and sorts them by start.
 func (s *settled) settle(events []schema.StoredEvent, facts *schema.Settlement) {
 	slices.SortFunc(events, func(a, b schema.StoredEvent) int {
-		return cmp.Or(cmp.Compare(a.StartMs, b.StartMs), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Source, b.Source))
+		if a.StartMs != b.StartMs {
+			return cmp.Compare(a.StartMs, b.StartMs)
+		}
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Source, b.Source))
 	})
 	s.rows, s.identities, s.facts = slices.Grow(s.rows[:0], len(events)), s.identities[:0], facts
 	clear(s.components)
 	if plain(events, facts) {
 		for i := range events {
 			events[i].Counted = true
-			s.rows = append(s.rows, row{&events[i], -1})
+			s.rows = append(s.rows, rowOf(&events[i], -1))
 		}
 		return
 	}
@@ -58,7 +64,7 @@ func (s *settled) settle(events []schema.StoredEvent, facts *schema.Settlement) 
 		s.add(byIdentity[i:j])
 		i = j
 	}
-	slices.SortFunc(s.rows, func(a, b row) int { return cmp.Compare(a.event.StartMs, b.event.StartMs) })
+	slices.SortFunc(s.rows, func(a, b row) int { return cmp.Compare(a.startMs, b.startMs) })
 }
 
 func orderOf(e *schema.StoredEvent) schema.Order { return schema.OrderOf(&e.Position, e.Payload) }
@@ -69,7 +75,7 @@ func orderOf(e *schema.StoredEvent) schema.Order { return schema.OrderOf(&e.Posi
 func plain(events []schema.StoredEvent, facts *schema.Settlement) bool {
 	for i := range events {
 		e := &events[i]
-		if i > 0 && cmp.Or(cmp.Compare(events[i-1].ID, e.ID), cmp.Compare(events[i-1].Source, e.Source)) >= 0 {
+		if i > 0 && events[i-1].ID >= e.ID && (events[i-1].ID > e.ID || events[i-1].Source >= e.Source) {
 			return false
 		}
 		if facts != nil && (len(facts.Copies(e.Identity())) > 0 || facts.Standing(e.Identity()).Component >= 0) {
@@ -95,7 +101,7 @@ func (s *settled) add(copies []*schema.StoredEvent) {
 		}
 		e.Counted = e.Payload == first.Payload && standing.Counts()
 		id.rows = append(id.rows, e)
-		s.rows = append(s.rows, row{e, len(s.identities)})
+		s.rows = append(s.rows, rowOf(e, len(s.identities)))
 	}
 	id.contents, id.component = len(id.rows), standing.Component
 	for i := range elsewhere {
