@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -19,10 +18,14 @@ type Window struct{ StartMs, EndMs int64 }
 // Compute returns the usage of one unit in each of the windows.
 //
 // events are all stored events of the unit that overlap any of the windows, in
-// any order, with any repetition; events of other spans do no harm. The rules:
+// any order, with any repetition; events of other spans do no harm. facts are
+// what is stored elsewhere about their identities, nil when there is nothing: see
+// [schema.Facts]. The rules:
 //
-//   - Identity: of the events with one (source, id), the one stored first
-//     counts. Another with other content is a conflict and counts nothing.
+//   - Identity: of the events with one (source, id), wherever they lie, the one
+//     stored first counts. Another with other content is a conflict and counts
+//     nothing, and neither does what a correction took out:
+//     see [schema.Settlement].
 //   - Union: a millisecond that several events of one owner cover counts once.
 //     The event that knows more of its interval speaks for it, then the one that
 //     saw more activity, then the lower identity.
@@ -36,62 +39,22 @@ type Window struct{ StartMs, EndMs int64 }
 // Every owner that any of the events names gets a cell in the window, if need be
 // of zeros: it replaces what was stored before, when fewer events were known.
 // events is reordered and its Counted fields are overwritten.
-func Compute(events []schema.StoredEvent, windows []Window, threshold int64) []schema.Cell {
-	slices.SortFunc(events, func(a, b schema.StoredEvent) int { return cmp.Compare(a.StartMs, b.StartMs) })
-	var cells []schema.Cell
+func Compute(events []schema.StoredEvent, windows []Window, threshold int64, facts *schema.Settlement) []schema.Cell {
 	c := computation{threshold: threshold}
-	for _, w := range windows {
-		cells = c.window(events, w, cells)
+	c.settle(events, facts)
+	var cells []schema.Cell
+	for i, w := range windows {
+		cells = c.window(w, i+1, cells)
 	}
 	return cells
 }
 
-// settle decides which of the events of one window count: of every identity the
-// one stored first. It returns the number of distinct rows, a row being an
-// identity with a content.
-func settle(events []*schema.StoredEvent) (rows uint64) {
-	if len(events) == 1 {
-		events[0].Counted = true
-		return 1
-	}
-	slices.SortFunc(events, func(a, b *schema.StoredEvent) int {
-		return cmp.Or(
-			cmp.Compare(a.Source, b.Source),
-			cmp.Compare(a.ID, b.ID),
-			bytes.Compare(a.Payload[:], b.Payload[:]))
-	})
-	for i := 0; i < len(events); {
-		best, j := events[i], i
-		for ; j < len(events) && events[j].Source == best.Source && events[j].ID == best.ID; j++ {
-			e := events[j]
-			e.Counted = false
-			if j == i || e.Payload != events[j-1].Payload {
-				rows++
-			}
-			if storedBefore(e, best) {
-				best = e
-			}
-		}
-		best.Counted = true
-		i = j
-	}
-	return rows
-}
-
-func storedBefore(a, b *schema.StoredEvent) bool {
-	return cmp.Or(
-		cmp.Compare(a.StoredAtNs, b.StoredAtNs),
-		cmp.Compare(a.StreamSequence, b.StreamSequence),
-		cmp.Compare(a.Place, b.Place),
-		bytes.Compare(a.Payload[:], b.Payload[:])) < 0
-}
-
 type computation struct {
 	threshold int64
-	seen      []*schema.StoredEvent // overlap the window
-	covering  []*schema.StoredEvent // of these, the ones that count
-	cuts      []int64
-	holders   []holder
+	settled
+	covering []*schema.StoredEvent // overlap the window and count
+	cuts     []int64
+	holders  []holder
 }
 
 // holder is an owner in one segment, and the event that speaks for it.
@@ -100,24 +63,22 @@ type holder struct {
 	weight int64
 }
 
-func (c *computation) window(events []schema.StoredEvent, w Window, cells []schema.Cell) []schema.Cell {
-	c.seen, c.covering, c.cuts = c.seen[:0], c.covering[:0], c.cuts[:0]
+// window counts one window. number tells the windows of a computation apart, from 1.
+func (c *computation) window(w Window, number int, cells []schema.Cell) []schema.Cell {
+	c.covering, c.cuts = c.covering[:0], c.cuts[:0]
 	first := len(cells)
-	for i := range events {
-		e := &events[i]
-		if e.StartMs >= w.EndMs {
+	var version uint64
+	for i := range c.rows {
+		r := &c.rows[i]
+		if r.startMs >= w.EndMs {
 			break
 		}
-		if e.EndMs > w.StartMs {
-			c.seen = append(c.seen, e)
-			cells = cellFor(cells, first, e, w.StartMs)
+		if r.endMs <= w.StartMs {
+			continue
 		}
-	}
-	if len(c.seen) == 0 {
-		return cells
-	}
-	version := settle(c.seen)
-	for _, e := range c.seen {
+		e := r.event
+		version += c.weight(r.identity, number)
+		cells = cellFor(cells, first, e, w.StartMs)
 		if e.Counted {
 			c.covering = append(c.covering, e)
 			c.cuts = append(c.cuts, max(e.StartMs, w.StartMs), min(e.EndMs, w.EndMs))

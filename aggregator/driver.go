@@ -22,8 +22,13 @@ type Store interface {
 	// Marks returns the marks of a grain that are to do, by tenant and window.
 	Marks(ctx context.Context, grain string, limit int) ([]schema.Mark, error)
 	// UnitEvents visits the units that the marks name, each with all its stored
-	// events that overlap a marked minute. The marks are of one tenant.
-	UnitEvents(ctx context.Context, marks []schema.Mark, visit func([]schema.StoredEvent) error) error
+	// events that overlap a marked minute, and with what is stored elsewhere about
+	// any of their identities. The marks are of one tenant and grain.
+	UnitEvents(ctx context.Context, marks []schema.Mark, visit func([]schema.StoredEvent, *schema.Settlement) error) error
+	// Affected returns the copies of all identities on which the corrections bear
+	// that marks of GrainIdentity name. The marks are of one tenant.
+	Affected(ctx context.Context, marks []schema.Mark) ([]schema.Copy, error)
+	WriteMarks(ctx context.Context, marks []schema.Mark) error
 	PutMinutes(ctx context.Context, tenant string, cells []schema.Cell) error
 	// MarkHours marks the hours of minute marks under one new id.
 	MarkHours(ctx context.Context, marks []schema.Mark, id uint64, nowMs int64) error
@@ -160,19 +165,19 @@ func (d *Driver) Pass(ctx context.Context, force bool) (more bool, err error) {
 			d.status.Last = d.o.Now()
 		}
 	}()
-	marks, err := d.o.Store.Marks(ctx, schema.GrainMinute, maxMarks)
+	// Each grain may leave marks for the ones after it.
+	identities, err := d.identities(ctx)
 	if err != nil {
 		return false, err
 	}
-	// Two at a time: one is computed here while the other is read or written by
-	// the database. Chunks have no window in common.
-	g, within := errgroup.WithContext(ctx)
-	g.SetLimit(2)
-	for _, chunk := range chunks(marks) {
-		g.Go(func() error { return d.minutes(within, chunk) })
-	}
-	if err := g.Wait(); err != nil {
-		return false, err
+	marked := identities
+	for _, grain := range [...]string{schema.GrainMinute, schema.GrainCopy} {
+		n, err := d.grain(ctx, grain)
+		if err != nil {
+			return false, err
+		}
+		more = more || n == maxMarks
+		marked += n
 	}
 	hours, err := d.o.Store.Marks(ctx, schema.GrainHour, maxMarks)
 	if err != nil {
@@ -191,7 +196,24 @@ func (d *Driver) Pass(ctx context.Context, force bool) (more bool, err error) {
 		}
 	}
 	pending -= len(due)
-	return len(marks) == maxMarks || len(due) > 0 && len(hours) == maxMarks || force && len(marks)+len(hours) > 0, nil
+	return more || identities == maxMarks || len(due) > 0 && len(hours) == maxMarks || force && marked+len(hours) > 0, nil
+}
+
+// grain recomputes the minutes that marks of a grain name, and returns how many
+// there were.
+func (d *Driver) grain(ctx context.Context, grain string) (int, error) {
+	marks, err := d.o.Store.Marks(ctx, grain, maxMarks)
+	if err != nil {
+		return 0, err
+	}
+	// Two at a time: one is computed here while the other is read or written by
+	// the database. Chunks have no window in common.
+	g, within := errgroup.WithContext(ctx)
+	g.SetLimit(2)
+	for _, chunk := range chunks(marks) {
+		g.Go(func() error { return d.minutes(within, chunk) })
+	}
+	return len(marks), g.Wait()
 }
 
 // minutes recomputes the minutes of one chunk. The order matters: the marks stay
@@ -203,9 +225,19 @@ func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
 		units += m.Count
 	}
 	cells := make([]schema.Cell, 0, units)
+	c, places := computation{threshold: d.o.Threshold}, elsewhere{}
 	d.o.At("before-recompute")
-	err := d.o.Store.UnitEvents(ctx, marks, func(events []schema.StoredEvent) error {
-		cells = append(cells, Compute(events, touched(windows, events), d.o.Threshold)...)
+	err := d.o.Store.UnitEvents(ctx, marks, func(events []schema.StoredEvent, facts *schema.Settlement) error {
+		c.settle(events, facts)
+		here := touched(windows, events)
+		for i, w := range here {
+			cells = c.window(w, i+1, cells)
+		}
+		// What is computed because of something elsewhere has told those places
+		// already, or they this one; else two places would go on marking each other.
+		if marks[0].Grain != schema.GrainCopy {
+			places.add(c.contradicted(nil), events[0].Unit, here)
+		}
 		return nil
 	})
 	if err != nil {
@@ -216,6 +248,9 @@ func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
 		return err
 	}
 	if err := d.o.Store.MarkHours(ctx, marks, rand.Uint64(), d.o.Now().UnixMilli()); err != nil {
+		return err
+	}
+	if err := d.mark(ctx, marks[0].Tenant, places); err != nil {
 		return err
 	}
 	d.o.At("recompute-before-clear")

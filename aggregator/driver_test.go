@@ -175,8 +175,10 @@ func TestRunGoesOnAfterAFailure(t *testing.T) {
 // nothing is a store with no marks.
 type nothing struct{}
 
-func (nothing) Marks(context.Context, string, int) ([]schema.Mark, error) { return nil, nil }
-func (nothing) UnitEvents(context.Context, []schema.Mark, func([]schema.StoredEvent) error) error {
+func (nothing) Marks(context.Context, string, int) ([]schema.Mark, error)      { return nil, nil }
+func (nothing) WriteMarks(context.Context, []schema.Mark) error                { return nil }
+func (nothing) Affected(context.Context, []schema.Mark) ([]schema.Copy, error) { return nil, nil }
+func (nothing) UnitEvents(context.Context, []schema.Mark, func([]schema.StoredEvent, *schema.Settlement) error) error {
 	return nil
 }
 func (nothing) PutMinutes(context.Context, string, []schema.Cell) error       { return nil }

@@ -15,6 +15,7 @@ import (
 type memory struct {
 	mu    sync.Mutex
 	raw   []schema.StoredEvent
+	fixes []schema.StoredCorrection
 	marks []schema.Mark
 	sums  map[markKey]int // by mark: written minus cleared
 	cells map[cellKey]schema.Cell
@@ -79,7 +80,7 @@ func (s *memory) unitsOf(marks []schema.Mark) map[uint64]bool {
 	return units
 }
 
-func (s *memory) UnitEvents(_ context.Context, marks []schema.Mark, visit func([]schema.StoredEvent) error) error {
+func (s *memory) UnitEvents(_ context.Context, marks []schema.Mark, visit func([]schema.StoredEvent, *schema.Settlement) error) error {
 	s.mu.Lock()
 	units := s.unitsOf(marks)
 	byUnit := map[string][]schema.StoredEvent{}
@@ -91,14 +92,53 @@ func (s *memory) UnitEvents(_ context.Context, marks []schema.Mark, visit func([
 			byUnit[e.Unit] = append(byUnit[e.Unit], e)
 		}
 	}
+	facts := s.facts(marks[0].Tenant)
 	s.mu.Unlock()
 	for _, events := range byUnit {
-		if err := visit(events); err != nil {
+		if err := visit(events, facts.Settle()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// facts returns all that is known of a tenant.
+func (s *memory) facts(tenant string) (f schema.Facts) {
+	for _, e := range s.raw {
+		if e.Tenant == tenant {
+			f.Copies = append(f.Copies, schema.Copy{Identity: e.Identity(), Unit: e.Unit, StartMs: e.StartMs, EndMs: e.EndMs, Payload: e.Payload, Position: e.Position})
+		}
+	}
+	for _, c := range s.fixes {
+		if c.Tenant == tenant {
+			f.Corrections = append(f.Corrections, c)
+		}
+	}
+	return f
+}
+
+func (s *memory) Affected(_ context.Context, marks []schema.Mark) ([]schema.Copy, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	facts, hashes := s.facts(marks[0].Tenant), s.unitsOf(marks)
+	reached := map[schema.Identity]bool{}
+	for _, c := range facts.Corrections {
+		reached[c.Target] = reached[c.Target] || hashes[schema.IdentityHash(c.Target)]
+	}
+	for n := -1; n != len(reached); {
+		n = len(reached)
+		for _, c := range facts.Corrections {
+			by := schema.Identity{Source: "by", ID: c.By.Source + "/" + c.By.ID}
+			if reached[c.Target] || reached[c.Replacement] || reached[by] {
+				reached[c.Target], reached[c.Replacement], reached[by] = true, true, true
+				delete(reached, schema.Identity{})
+			}
+		}
+	}
+	return slices.DeleteFunc(facts.Copies, func(c schema.Copy) bool { return !reached[c.Identity] }), nil
+}
+
+func (s *memory) WriteMarks(_ context.Context, marks []schema.Mark) error { return s.write(marks, 1) }
 
 func (s *memory) put(grain, tenant string, c schema.Cell) {
 	k := cellKey{grain, tenant, c.Unit, c.WindowMs, c.Owner}
@@ -169,7 +209,25 @@ func TestMemoryStore(t *testing.T) {
 				s.raw = append(s.raw, events...)
 				return nil
 			},
-			WriteMarks: func(_ context.Context, marks []schema.Mark) error { return s.write(marks, 1) },
+			AddCorrection: func(_ context.Context, at schema.Position, c *schema.Correction) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				fix := schema.StoredCorrection{
+					By: c.Identity(), Payload: (&schema.Event{Correction: c}).PayloadHash(), Action: c.Action, Actor: c.Actor, Reason: c.Reason, Position: at,
+					Target: schema.Identity{Source: c.CorrectsSource, ID: c.CorrectsID},
+				}
+				if r := c.Replacement; r != nil {
+					fix.Replacement, fix.ReplacementType = r.Header().Identity(), r.Type()
+					if r.Usage != nil {
+						e := schema.StoredEvent{Usage: *r.Usage, Position: at, LabelsText: schema.LabelsJSON(r.Usage.Labels)}
+						e.Payload, _ = e.PayloadHash(nil)
+						s.raw = append(s.raw, e)
+					}
+				}
+				s.fixes = append(s.fixes, fix)
+				return nil
+			},
+			WriteMarks: s.WriteMarks,
 			Amounts: func(_ context.Context, tenant, grain string, fromMs, toMs int64) (map[aggregatortest.Key]aggregatortest.Times, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()

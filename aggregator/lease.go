@@ -11,15 +11,27 @@ import (
 // DefaultGpus is how many GPUs a lease holds when none of its events says so.
 const DefaultGpus = 1
 
-// SettleLeases returns the lease events that count, one per identity: the one
-// stored first. A copy with other content, whatever instance it names, is a
-// conflict and counts nothing. The order of the answer is that of the
-// identities; events is reordered.
-func SettleLeases(events []schema.StoredLease) []schema.StoredLease {
-	slices.SortFunc(events, func(a, b schema.StoredLease) int {
+// SettleLeases returns the lease events that count, one per identity: of its
+// contents the one stored first, unless a correction takes the identity out (see
+// [schema.Settlement]; nil knows no corrections). The order of the answer is that
+// of the identities.
+func SettleLeases(events []schema.StoredLease, facts *schema.Settlement) []schema.StoredLease {
+	claims := make([]schema.Claim, len(events))
+	for i := range events {
+		e := &events[i]
+		claims[i] = schema.Claim{Identity: e.Identity(), Order: schema.OrderOf(&e.Position, e.Payload)}
+	}
+	counted := facts.Counted(claims)
+	var settled []schema.StoredLease
+	for i := range events {
+		if counted[i] {
+			settled = append(settled, events[i])
+		}
+	}
+	slices.SortFunc(settled, func(a, b schema.StoredLease) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.ID, b.ID), compareStored(&a, &b))
 	})
-	return slices.CompactFunc(events, func(a, b schema.StoredLease) bool { return a.Source == b.Source && a.ID == b.ID })
+	return slices.CompactFunc(settled, func(a, b schema.StoredLease) bool { return a.Source == b.Source && a.ID == b.ID })
 }
 
 func compareStored(a, b *schema.StoredLease) int {

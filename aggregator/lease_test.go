@@ -28,7 +28,7 @@ func TestTimelineCarriesAttributesOver(t *testing.T) {
 	last := leaseAt(400, "released")
 	last.Gpus = schema.Some(0)
 
-	got := Timelines(SettleLeases([]schema.StoredLease{third, last, first, second}))
+	got := Timelines(SettleLeases([]schema.StoredLease{third, last, first, second}, nil))
 	if len(got) != 1 || len(got[0]) != 4 {
 		t.Fatalf("got %+v", got)
 	}
@@ -65,7 +65,7 @@ func TestLeaseConflictCountsOnce(t *testing.T) {
 	conflict.Instance, conflict.State, conflict.StoredAtNs = "i2", "released", 500
 	again := kept
 	again.StoredAtNs = 900
-	got := Timelines(SettleLeases([]schema.StoredLease{again, conflict, kept}))
+	got := Timelines(SettleLeases([]schema.StoredLease{again, conflict, kept}, nil))
 	if len(got) != 1 || got[0][0].Instance != "i1" || got[0][0].State != "running" || got[0][0].StoredAtNs != 100 {
 		t.Errorf("got %+v", got)
 	}
@@ -87,7 +87,7 @@ func TestTimelineIsWhatEveryMillisecondSays(t *testing.T) {
 			e.Gpus = rapid.SampledFrom([]schema.Maybe{{}, schema.Some(0), schema.Some(4)}).Draw(t, "gpus")
 		}
 		got := map[string]map[int64]string{}
-		for _, line := range Timelines(SettleLeases(slices.Clone(events))) {
+		for _, line := range Timelines(SettleLeases(slices.Clone(events), nil)) {
 			states := map[int64]string{}
 			for i, s := range line {
 				if i > 0 && line[i-1].ToMs != s.FromMs || s.FromMs >= s.ToMs {
@@ -120,7 +120,7 @@ func TestTimelineIsWhatEveryMillisecondSays(t *testing.T) {
 				return a == b
 			})
 		}
-		if a, b := Timelines(SettleLeases(slices.Clone(events))), Timelines(SettleLeases(shuffled)); !slices.EqualFunc(a, b, same) {
+		if a, b := Timelines(SettleLeases(slices.Clone(events), nil)), Timelines(SettleLeases(shuffled, nil)); !slices.EqualFunc(a, b, same) {
 			t.Fatalf("the order of storing matters: %+v and %+v", a, b)
 		}
 	})

@@ -13,25 +13,30 @@ import (
 // exact fractions. It knows nothing of segments, of cells as they are built or
 // of 64 bits, and is far too slow for anything but tests.
 func reference(events []schema.StoredEvent, windows []Window, threshold int64) []schema.Cell {
+	var unit string
+	for i := range events {
+		unit = events[i].Unit
+	}
+	return world{events: events}.reference(unit, windows, threshold)
+}
+
+// reference computes the windows of a unit of the world, and settles identities
+// over all of it.
+func (w world) reference(unit string, windows []Window, threshold int64) []schema.Cell {
+	events := w.events
 	var cells []schema.Cell
+	world := w
 	for _, w := range windows {
-		type row struct {
-			source, id string
-			payload    schema.Hash
-		}
-		type identity struct{ source, id string }
-		rows := map[row]bool{}
-		first := map[identity]*schema.StoredEvent{}
+		var first []*schema.StoredEvent
 		owners := map[schema.Owner]*schema.Amounts{}
 		for i := range events {
 			e := &events[i]
-			if e.EndMs <= w.StartMs || e.StartMs >= w.EndMs {
+			if e.Unit != unit || e.EndMs <= w.StartMs || e.StartMs >= w.EndMs {
 				continue
 			}
-			rows[row{e.Source, e.ID, e.Payload}] = true
 			owners[ownerOf(e)] = &schema.Amounts{}
-			if have := first[identity{e.Source, e.ID}]; have == nil || earlier(e, have) {
-				first[identity{e.Source, e.ID}] = e
+			if world.counts(e) {
+				first = append(first, e)
 			}
 		}
 		for ms := w.StartMs; ms < w.EndMs; ms++ {
@@ -48,11 +53,7 @@ func reference(events []schema.StoredEvent, windows []Window, threshold int64) [
 			}
 		}
 		for o, a := range owners {
-			var unit string
-			for i := range events {
-				unit = events[i].Unit
-			}
-			cells = append(cells, schema.Cell{Unit: unit, WindowMs: w.StartMs, Owner: o, Amounts: *a, Version: uint64(len(rows))})
+			cells = append(cells, schema.Cell{Unit: unit, WindowMs: w.StartMs, Owner: o, Amounts: *a, Version: world.version(unit, w)})
 		}
 	}
 	return inOrder(cells)

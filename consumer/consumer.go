@@ -33,6 +33,8 @@ import (
 // and keeps its rows when storing fails, so that the same rows are sent again.
 type Batch interface {
 	Usage(at *schema.Position, u *schema.Usage)
+	// Other takes an event of another type. A correction brings its replacement
+	// with it, which is stored as an event of its own.
 	Other(at *schema.Position, e *schema.Event)
 	Quarantine(at *schema.Position, subject, contentType string, r *schema.Reject)
 	Rows() int
@@ -164,7 +166,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	const loads = 2 // one is filled while the other is written
 	free, full := make(chan *load, loads), make(chan *load, 1)
 	for range loads {
-		free <- &load{batch: c.o.NewBatch(), touched: touched{minutes: map[minute]*units{}}, tolerance: c.o.FutureTolerance}
+		free <- &load{batch: c.o.NewBatch(), touched: newTouched(), tolerance: c.o.FutureTolerance}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -274,6 +276,9 @@ func (l *load) take(d *schema.Delivery) {
 		}
 		at.Place = e.Place
 		l.batch.Other(&at, &e.Event)
+		if c := e.Event.Correction; c != nil {
+			l.touched.correct(address.Tenant, c)
+		}
 		l.events++
 	}
 	for i := range decoded.Rejects {

@@ -49,7 +49,10 @@ type Explanation struct {
 	Leases       []ExplainLease    `json:"leases"`      // by instance and time, at most MaxPage
 	MoreLeases   int               `json:"more_leases"` // how many more there are
 	Events       []ExplainEvent    `json:"events"`
-	Next         string            `json:"next"` // empty on the last page
+	// Corrections are those of the events of the page, and those that put them in
+	// place of others, first stored first.
+	Corrections []ExplainCorrection `json:"corrections"`
+	Next        string              `json:"next"` // empty on the last page
 
 	request Request
 }
@@ -100,36 +103,39 @@ type AppliedPrice struct {
 
 // ExplainEvent is one stored event. ActiveMs, IdleMs and UnknownMs split its
 // whole interval as its source reported it; ClippedMs is the part of the
-// interval inside the span. Counted is false for a conflicting copy.
+// interval inside the span. Counted is false for a conflicting copy and for what a
+// correction took out.
 type ExplainEvent struct {
-	Source         string            `json:"source"`
-	ID             string            `json:"id"`
-	Sequence       *string           `json:"sequence"` // nil when the source does not count
-	Payload        string            `json:"payload_hash"`
-	Stream         string            `json:"stream"`
-	StreamSequence uint64            `json:"stream_sequence"`
-	Place          uint32            `json:"place"`
-	StoredAt       string            `json:"stored_at"`
-	Counted        bool              `json:"counted"`
-	Unit           string            `json:"unit"`
-	Instance       string            `json:"instance"`
-	Project        string            `json:"project"`
-	Node           string            `json:"node"`
-	Platform       string            `json:"platform"`
-	Region         string            `json:"region"`
-	Model          string            `json:"model"`
-	Labels         map[string]string `json:"labels"`
-	Start          string            `json:"start"`
-	End            string            `json:"end"`
-	ActiveMs       int64             `json:"active_ms"`
-	IdleMs         int64             `json:"idle_ms"`
-	UnknownMs      int64             `json:"unknown_ms"`
-	Utilization    *string           `json:"utilization"`
-	Share          *string           `json:"share"`
-	ClippedStart   string            `json:"clipped_start"`
-	ClippedEnd     string            `json:"clipped_end"`
-	ClippedMs      int64             `json:"clipped_ms"`
-	Pieces         []ExplainPiece    `json:"pieces"` // empty when not counted
+	Source         string  `json:"source"`
+	ID             string  `json:"id"`
+	Sequence       *string `json:"sequence"` // nil when the source does not count
+	Payload        string  `json:"payload_hash"`
+	Stream         string  `json:"stream"`
+	StreamSequence uint64  `json:"stream_sequence"`
+	Place          uint32  `json:"place"`
+	StoredAt       string  `json:"stored_at"`
+	Counted        bool    `json:"counted"`
+	// Why says why the event does not count; nil when it does.
+	Why          *ExplainWhy       `json:"why"`
+	Unit         string            `json:"unit"`
+	Instance     string            `json:"instance"`
+	Project      string            `json:"project"`
+	Node         string            `json:"node"`
+	Platform     string            `json:"platform"`
+	Region       string            `json:"region"`
+	Model        string            `json:"model"`
+	Labels       map[string]string `json:"labels"`
+	Start        string            `json:"start"`
+	End          string            `json:"end"`
+	ActiveMs     int64             `json:"active_ms"`
+	IdleMs       int64             `json:"idle_ms"`
+	UnknownMs    int64             `json:"unknown_ms"`
+	Utilization  *string           `json:"utilization"`
+	Share        *string           `json:"share"`
+	ClippedStart string            `json:"clipped_start"`
+	ClippedEnd   string            `json:"clipped_end"`
+	ClippedMs    int64             `json:"clipped_ms"`
+	Pieces       []ExplainPiece    `json:"pieces"` // empty when not counted
 }
 
 // ExplainPiece is a part of an event's clipped interval with one price. The
@@ -182,13 +188,14 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 		}
 		e.Events = append(e.Events, event)
 	}
+	e.Corrections = correctionsOf(events)
 	return e, nil
 }
 
 func newExplanation(req Request, book *pricing.Book) *Explanation {
 	e := &Explanation{
 		From: instantIn(utc, req.FromMs), To: instantIn(utc, req.ToMs), AsOf: instantIn(utc, req.asOf()),
-		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Leases: []ExplainLease{}, Events: []ExplainEvent{}, request: req,
+		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Leases: []ExplainLease{}, Events: []ExplainEvent{}, Corrections: []ExplainCorrection{}, request: req,
 	}
 	if e.Filter == nil {
 		e.Filter = map[string]string{}
@@ -277,6 +284,9 @@ func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, book *prici
 	}
 	if ev.Share.Known {
 		e.Share = orNil(schema.FormatShare(ev.Share.Value))
+	}
+	if !ev.Counted {
+		e.Why = whyNot(ev)
 	}
 	if ev.Counted && from < to {
 		e.Pieces = explainPieces(ev, from, to, book)

@@ -29,14 +29,15 @@ type span struct {
 
 // fakeStore answers by walking over all spans for every piece.
 type fakeStore struct {
-	spans   []span
-	events  []schema.StoredEvent
-	quality schema.Quality
-	leases  []schema.LeaseSegment
-	sources []schema.SourceQuality
-	err     error
-	queries []schema.UsageQuery
-	extra   []schema.UsageRow // returned besides what spans give
+	spans     []span
+	events    []schema.StoredEvent
+	quality   schema.Quality
+	leases    []schema.LeaseSegment
+	sources   []schema.SourceQuality
+	conflicts []schema.Conflict
+	err       error
+	queries   []schema.UsageQuery
+	extra     []schema.UsageRow // returned besides what spans give
 }
 
 func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.UsageRow, error) {
@@ -140,6 +141,10 @@ func (f *fakeStore) Sources(context.Context, string, int64, int64, int64) ([]sch
 
 func (f *fakeStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return f.quality, f.err
+}
+
+func (f *fakeStore) Conflicts(_ context.Context, _ string, _, _, _ int64, limit int) ([]schema.Conflict, error) {
+	return f.conflicts[:min(limit, len(f.conflicts))], f.err
 }
 
 // at reads RFC 3339 or a UTC date.

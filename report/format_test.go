@@ -62,7 +62,7 @@ idle       12m 30s         0    12m 30s     0        0  0.063 kWh
 total     336h 12m  336h 00m    12m 30s     0    4.25s  0.063 kWh
 `,
 		"quality": `
-2 conflicting events (the copy stored first counts)
+2 identities in conflict (what was stored first counts)
 0 quarantined messages or events (not counted; see gpumeter quarantine list)
 0 late events (counted)
 0 held events (they end in the future by the clock of their source, and count from then on)
@@ -72,7 +72,7 @@ total     336h 12m  336h 00m    12m 30s     0    4.25s  0.063 kWh
 	} {
 		got := formatted(t, ask(t, s, Params{Kind: kind, From: "2026-03-01", To: "2026-04-01", By: []string{"project"}}), "table")
 		if kind != "quality" {
-			want += "\ndata quality: 2 conflicting events (the copy stored first counts); 1 missing sequence numbers (reported by no event that arrived)\n"
+			want += "\ndata quality: 2 identities in conflict (what was stored first counts); 1 missing sequence numbers (reported by no event that arrived)\n"
 		}
 		want = kind + " from 2026-03-01T00:00:00Z to 2026-04-01T00:00:00Z (UTC), as of 2027-01-01T12:00:00Z\n" + want
 		if got != want {

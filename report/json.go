@@ -54,7 +54,11 @@ func (r *Report) JSON() []byte {
 	for _, q := range qualityColumns(&r.Quality) {
 		b = strconv.AppendInt(appendName(b, q.name), q.value, 10)
 	}
-	return append(b, "}}\n"...)
+	b = append(b, '}')
+	if r.Kind == "quality" {
+		b = append(appendName(b, "conflict_list"), r.conflictsJSON()...)
+	}
+	return append(b, "}\n"...)
 }
 
 // appendPart says what the rows are a part of, when they are.

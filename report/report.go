@@ -26,6 +26,8 @@ type Report struct {
 
 	RowCount int64  // rows that there are, of which a question for the top shows some
 	Next     string // of a page: what the next one is asked for with; empty on the last
+	// Conflicts are the first MaxConflicts ones; only of kind quality.
+	Conflicts []schema.Conflict
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -64,6 +66,12 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if req.Kind == "quality" {
 		if r.Sources, r.SourcesTotal, err = s.Store.Sources(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs); err != nil {
 			return nil, fmt.Errorf("report: sources: %w", err)
+		}
+	}
+	if req.Kind == "quality" && r.Quality.Conflicts > 0 {
+		r.Conflicts, err = s.Store.Conflicts(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs, MaxConflicts)
+		if err != nil {
+			return nil, fmt.Errorf("report: conflicts: %w", err)
 		}
 	}
 	return r, nil

@@ -25,7 +25,12 @@ type Store interface {
 	// Sources says the same of each source, those with most late events first, at
 	// most schema.MaxSources of them, and how many sources there are.
 	Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (list []schema.SourceQuality, total int64, err error)
+	// Conflicts lists the first limit of what Quality counts as conflicts.
+	Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error)
 }
+
+// MaxConflicts bounds the conflicts that a quality report lists; it counts all.
+const MaxConflicts = 100
 
 // DefaultThreshold is the utilization in millionths from which a unit counts as
 // active when its event gives nothing but a utilization.

@@ -102,6 +102,7 @@ func (r *Report) Table(w io.Writer) error {
 	if text := qualityText(&r.Quality, r.Kind == "quality"); text != "" {
 		b.WriteString("\n" + text)
 	}
+	r.tableConflicts(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -210,7 +211,7 @@ func qualityText(q *schema.Quality, all bool) string {
 		n    int64
 		what string
 	}{
-		{q.Conflicts, "conflicting events (the copy stored first counts)"},
+		{q.Conflicts, "identities in conflict (what was stored first counts)"},
 		{q.Quarantined, "quarantined messages or events (not counted; see gpumeter quarantine list)"},
 		{q.Late, "late events (counted)"},
 		{q.Held, "held events (they end in the future by the clock of their source, and count from then on)"},

@@ -47,8 +47,10 @@ type Cell struct {
 	WindowMs int64 // start of the window
 	Owner
 	Amounts
-	// Version counts the raw rows that the cell was computed from. Raw rows are
-	// only added, so the higher version has seen all that the lower one saw.
+	// Version counts what the cell was computed from: the contents of all
+	// identities that have one in the window, wherever those lie, and the
+	// corrections that bear on them. All of these are only added, so whoever saw
+	// all of them has the highest version.
 	Version uint64
 }
 

@@ -118,8 +118,10 @@ func (d *Decoded) compact(payload []byte) {
 
 func (d *Decoded) event(place int, raw []byte) {
 	e, err := DecodeEvent(raw)
-	if err == nil && e.Usage != nil {
-		err = d.cover(e.Usage)
+	if err == nil {
+		if u := e.usage(); u != nil {
+			err = d.cover(u)
+		}
 	}
 	if err != nil {
 		d.reject(place, raw, err)
@@ -130,6 +132,15 @@ func (d *Decoded) event(place int, raw []byte) {
 		return
 	}
 	d.Other = append(d.Other, Placed[Event]{*e, uint32(place)})
+}
+
+// usage returns the usage event that has to be computed for e: e itself or the one
+// that it puts in place of another.
+func (e *Event) usage() *Usage {
+	if e.Correction != nil && e.Correction.Replacement != nil {
+		return e.Correction.Replacement.Usage
+	}
+	return e.Usage
 }
 
 func (d *Decoded) reject(place int, raw []byte, err error) {

@@ -118,7 +118,13 @@ func genEvent(replacement bool) *rapid.Generator[Event] {
 			}
 			if rapid.Bool().Draw(t, "replace") {
 				e := genEvent(true).Draw(t, "replacement")
-				c.Action, c.Replacement = "replace", &e
+				// It speaks for the same source, under an id of its own.
+				h := e.Header()
+				h.Source, h.ID = c.Source, "r/"+h.ID[:min(len(h.ID), MaxNameBytes-utf8.UTFMax-2)]
+				h.ID = strings.ToValidUTF8(h.ID, "")
+				if h.Identity() != (Identity{c.CorrectsSource, c.CorrectsID}) {
+					c.Action, c.Replacement = "replace", &e
+				}
 			}
 			return Event{Correction: c}
 		}

@@ -104,8 +104,32 @@ type StoredEvent struct {
 	// LabelsText is Labels as canonical JSON, the form in which they are stored;
 	// readers of many events leave Labels empty.
 	LabelsText string
-	// Counted is false for a conflicting copy that is kept and not counted.
+	// Counted is false for what is kept and not counted: a conflicting copy, and
+	// what a correction took out.
 	Counted bool
+	// Settled says more about that; readers of many events leave it nil, and so is
+	// it when there is nothing to say.
+	Settled *Settled
+}
+
+// Settled says why an event counts or not.
+type Settled struct {
+	First *Copy             // the copy that was stored first and has other content; nil = this one
+	By    *StoredCorrection // took the identity out
+	Void  *StoredCorrection // does not take effect, and the event is its replacement
+	// Corrections are all that correct the identity or name it as replacement,
+	// first stored first.
+	Corrections []*StoredCorrection
+}
+
+// Conflict is an identity of which something was set aside.
+type Conflict struct {
+	Identity
+	Contents []StoredEvent // each content once, first stored first
+	// Corrections of the identity, the one that takes effect first. A single one
+	// is there only with several contents, or because it is itself set aside.
+	Corrections []*StoredCorrection
+	Effective   bool // the first of Corrections takes effect
 }
 
 // Quality counts what a reader of a report has to know about its data.
@@ -157,11 +181,11 @@ type QuarantinedItem struct {
 // Mark says that windows of some units have to be computed again. Marks are
 // written before the events behind them are acknowledged.
 type Mark struct {
-	Grain    string // GrainMinute or GrainHour
+	Grain    string // one of the grains below
 	Tenant   string
-	WindowMs int64  // start of the window
-	ID       uint64 // random, so that one mark is never taken for another
-	Units    []uint64
+	WindowMs int64    // start of the window; 0 for GrainIdentity
+	ID       uint64   // random, so that one mark is never taken for another
+	Units    []uint64 // [UnitHash] of units; [IdentityHash] for GrainIdentity
 	// Count is the number of units of a mark that was read back, whose Units
 	// stay in storage.
 	Count      int
@@ -172,6 +196,12 @@ type Mark struct {
 const (
 	GrainMinute = "minute"
 	GrainHour   = "hour"
+	// GrainCopy is a minute to compute again because something elsewhere bears
+	// on it: a copy of an identity, or a correction.
+	GrainCopy = "copy"
+	// GrainIdentity names identities that a correction is about: wherever their
+	// copies lie has to be computed again.
+	GrainIdentity = "identity"
 )
 
 // Incident is something that makes the data incomplete or doubtful until it ends.

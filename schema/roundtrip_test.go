@@ -216,7 +216,7 @@ func golden() map[string]*Event {
 		"meter":                {Meter: &Meter{Header: head, Instance: "i1", Project: "a", Meter: "egress_bytes", StartMs: start, EndMs: end, Quantity: "12.5"}},
 		"outage":               {Outage: outage},
 		"correction":           {Correction: &Correction{Header: head, CorrectsSource: "agent/node-7", CorrectsID: "e0", Action: "retract", Actor: "ann", Reason: "twice"}},
-		"correction, replaced": {Correction: &Correction{Header: head, CorrectsSource: "agent/node-8", CorrectsID: "o0", Action: "replace", Actor: "ann", Reason: "late", Replacement: &Event{Outage: outage}}},
+		"correction, replaced": {Correction: &Correction{Header: Header{Source: "agent/node-8", ID: "e1", TimeMs: head.TimeMs, Sequence: 7}, CorrectsSource: "agent/node-8", CorrectsID: "o0", Action: "replace", Actor: "ann", Reason: "late", Replacement: &Event{Outage: outage}}},
 	}
 }
 
@@ -226,7 +226,7 @@ func golden() map[string]*Event {
 func TestGoldenHashes(t *testing.T) {
 	want := map[string][2]string{
 		"correction":           {"f28afc50305447fd2060a846dd01252a", "ZVK_SfaqDLMzXRIaIaVmYw"},
-		"correction, replaced": {"649718e617c329e8a6d3b6588c5b947a", "SOKtBd_AW5MyBZsQZSOTwg"},
+		"correction, replaced": {"649718e617c329e8a6d3b6588c5b947a", "jeTpEY9mfENUm9RVN2UI6A"},
 		"lease":                {"b8f33535116ffb2885e67f19249144ff", "yJ7ldR27gl7MZmvmqofFcQ"},
 		"meter":                {"74adf99335656f45d0d8c08b869e1f87", "wp_IlF6y1MdDJ0kvIi3Orw"},
 		"outage":               {"e37150a8ea109e62eef2ce11955e5ad3", "hmodo2QgS5bqgBijQnQQZw"},

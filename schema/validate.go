@@ -147,9 +147,7 @@ func (c *Correction) validate() error {
 	case c.Replacement != nil && c.Replacement.Correction != nil:
 		replacement = fault(KindInvalid, "data.replacement", "a correction may not be replaced by a correction")
 	case c.Replacement != nil:
-		if err := c.Replacement.Validate(); err != nil {
-			replacement = fault(KindOf(err), "data.replacement", "%v", err)
-		}
+		replacement = c.checkReplacement()
 	}
 	return firstFault(&c.Header,
 		c.Header.validate(),
@@ -159,6 +157,22 @@ func (c *Correction) validate() error {
 		replacement,
 		required("data.actor", c.Actor),
 		text("data.reason", c.Reason))
+}
+
+// checkReplacement checks the event that is to count instead. It is stored as an
+// event of its own, so it has to have an identity of its own, and the subject
+// that the correction comes on has to be allowed to speak for it.
+func (c *Correction) checkReplacement() *Error {
+	h := c.Replacement.Header()
+	switch err := c.Replacement.Validate(); {
+	case err != nil:
+		return fault(KindOf(err), "data.replacement", "%v", err)
+	case h.Source == c.CorrectsSource && h.ID == c.CorrectsID:
+		return fault(KindInvalid, "data.replacement.id", "the replacement has the identity of the event that it replaces; give it one of its own")
+	case h.Source != c.Source:
+		return fault(KindMisdirected, "data.replacement.source", "%q is not the correction's own source %q", clip(h.Source), clip(c.Source))
+	}
+	return nil
 }
 
 func firstFault(h *Header, faults ...*Error) error {

@@ -47,6 +47,10 @@ func (s *store) Sources(context.Context, string, int64, int64, int64) ([]schema.
 	return nil, 0, nil
 }
 
+func (s *store) Conflicts(context.Context, string, int64, int64, int64, int) ([]schema.Conflict, error) {
+	return nil, nil
+}
+
 func (s *store) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{}, s.err
 }

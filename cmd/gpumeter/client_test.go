@@ -109,6 +109,10 @@ func (emptyStore) Sources(context.Context, string, int64, int64, int64) ([]schem
 	return nil, 0, nil
 }
 
+func (emptyStore) Conflicts(context.Context, string, int64, int64, int64, int) ([]schema.Conflict, error) {
+	return nil, nil
+}
+
 func (emptyStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{Late: 4}, nil
 }

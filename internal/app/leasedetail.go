@@ -151,7 +151,9 @@ func (s *usageStore) details(ctx context.Context, v *leaseView, list []detail, s
 			minutes = append(minutes, list[n].minutes()...)
 		}
 		units := map[uint64][][]schema.StoredEvent{}
-		err := s.db.UnitMinuteEvents(ctx, v.q.Tenant, minutes, v.q.AsOfMs, func(events []schema.StoredEvent) error {
+		var settled *schema.Settlement
+		err := s.db.UnitMinuteEvents(ctx, v.q.Tenant, minutes, v.q.AsOfMs, func(events []schema.StoredEvent, facts *schema.Settlement) error {
+			settled = facts
 			hash := schema.UnitHash(events[0].Unit)
 			units[hash] = append(units[hash], slices.Clone(events))
 			return nil
@@ -160,7 +162,7 @@ func (s *usageStore) details(ctx context.Context, v *leaseView, list []detail, s
 			return err
 		}
 		for i := range list[:n] {
-			s.detail(v, &list[i], units, sums)
+			s.detail(v, &list[i], units, settled, sums)
 		}
 		list = list[n:]
 	}
@@ -169,12 +171,12 @@ func (s *usageStore) details(ctx context.Context, v *leaseView, list []detail, s
 
 // detail computes one window, cut wherever the instance's lease changes or one of
 // its units begins or ends to be reported.
-func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schema.StoredEvent, sums *rowSums) {
+func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schema.StoredEvent, facts *schema.Settlement, sums *rowSums) {
 	var units [][]schema.StoredEvent
 	var edges []int64
 	for _, hash := range d.units {
 		for _, all := range events[hash] {
-			if unit := s.counted(all, d.window); len(unit) > 0 {
+			if unit := s.counted(all, d.window, facts); len(unit) > 0 {
 				units = append(units, unit)
 				for i := range unit {
 					if unit[i].Instance == d.instance {
@@ -191,7 +193,7 @@ func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schem
 	reporting, ms := make([]int64, len(windows)), make([]int64, len(windows))
 	piece := v.piece(d.window.StartMs)
 	for _, unit := range units {
-		for _, cell := range aggregator.Compute(unit, windows, s.threshold) {
+		for _, cell := range aggregator.Compute(unit, windows, s.threshold, facts) {
 			if cell.Instance != d.instance {
 				continue
 			}
@@ -221,14 +223,14 @@ func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schem
 }
 
 // counted returns the events of a unit that count in a window.
-func (s *usageStore) counted(events []schema.StoredEvent, w aggregator.Window) []schema.StoredEvent {
+func (s *usageStore) counted(events []schema.StoredEvent, w aggregator.Window, facts *schema.Settlement) []schema.StoredEvent {
 	var list []schema.StoredEvent
 	for _, e := range events {
 		if e.StartMs < w.EndMs && e.EndMs > w.StartMs {
 			list = append(list, e)
 		}
 	}
-	aggregator.Compute(list, []aggregator.Window{w}, s.threshold)
+	aggregator.Compute(list, []aggregator.Window{w}, s.threshold, facts)
 	return slices.DeleteFunc(list, func(e schema.StoredEvent) bool { return !e.Counted })
 }
 

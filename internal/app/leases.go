@@ -69,7 +69,18 @@ func (s *usageStore) timelines(ctx context.Context, tenant, instance string, asO
 	if err != nil {
 		return nil, err
 	}
-	lines := aggregator.Timelines(aggregator.SettleLeases(events))
+	if len(events) == 0 {
+		return nil, nil
+	}
+	ids := make([]schema.Identity, len(events))
+	for i := range events {
+		ids[i] = events[i].Identity()
+	}
+	facts, err := s.db.Settlement(ctx, tenant, ids, asOfMs)
+	if err != nil {
+		return nil, err
+	}
+	lines := aggregator.Timelines(aggregator.SettleLeases(events, facts))
 	if instance != "" {
 		lines = slices.DeleteFunc(lines, func(l []schema.LeaseSegment) bool { return l[0].Instance != instance })
 	}

@@ -54,7 +54,7 @@ func (w *world) expected(q *schema.UsageQuery, steps []int64) (rows map[string][
 	// Who has which unit when is the core's affair, and tested there.
 	cells := map[int64][]schema.Cell{}
 	for _, unit := range events {
-		for _, c := range aggregator.Compute(unit, windows, aggregator.DefaultThreshold) {
+		for _, c := range aggregator.Compute(unit, windows, aggregator.DefaultThreshold, nil) {
 			cells[c.WindowMs] = append(cells[c.WindowMs], c)
 		}
 	}

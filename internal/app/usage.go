@@ -127,12 +127,12 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 		}
 	}
 	covering := coverage{v: v}
-	err := s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
+	err := s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent, facts *schema.Settlement) error {
 		cut := windows
 		if v != nil {
 			cut = v.split(events, windows)
 		}
-		for _, cell := range aggregator.Compute(events, cut, s.threshold) {
+		for _, cell := range aggregator.Compute(events, cut, s.threshold, facts) {
 			at := indexOf(windows, cell.WindowMs)
 			if v != nil {
 				span := v.at(cell.Instance, cell.WindowMs)
@@ -273,6 +273,11 @@ func (s *usageStore) Quality(ctx context.Context, tenant string, fromMs, toMs, a
 // Sources implements report.Store.
 func (s *usageStore) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.SourceQuality, int64, error) {
 	return s.db.Sources(ctx, tenant, fromMs, toMs, asOfMs, s.grace.Of(tenant))
+}
+
+// Conflicts implements report.Store.
+func (s *usageStore) Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error) {
+	return s.db.Conflicts(ctx, tenant, fromMs, toMs, asOfMs, limit)
 }
 
 // labelOf reads one label out of the canonical JSON of a cell's labels.

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,33 +38,35 @@ func (db *DB) ClearMarks(ctx context.Context, marks []schema.Mark) error {
 	return db.writeMarks(ctx, marks, -1)
 }
 
-// UnitEvents calls visit for every unit that the minute marks name, with all
+// UnitEvents calls visit for every unit that the marks of minutes name, with all
 // stored events of the unit that overlap a marked minute, copies and conflicts
-// included. All marks are of one tenant, in order of their windows.
-func (db *DB) UnitEvents(ctx context.Context, marks []schema.Mark, visit func(events []schema.StoredEvent) error) error {
+// included, and with what is stored elsewhere about their identities. All marks
+// are of one tenant and grain, in order of their windows.
+func (db *DB) UnitEvents(ctx context.Context, marks []schema.Mark, visit func(events []schema.StoredEvent, facts *schema.Settlement) error) error {
 	tenant := quoteText(marks[0].Tenant)
 	minutes := windowsOf(marks)
 	where := "tenant = " + tenant + " AND " + overlapping(minutes) +
-		" AND unit_hash IN (SELECT arrayJoin(units) FROM dirty WHERE grain = 'minute' AND tenant = " + tenant +
+		" AND unit_hash IN (SELECT arrayJoin(units) FROM dirty WHERE grain = " + quoteText(marks[0].Grain) + " AND tenant = " + tenant +
 		" AND `window` >= " + seconds(minutes[0]) + " AND `window` <= " + seconds(minutes[len(minutes)-1]) +
 		" AND mark IN (" + idList(marks) + "))"
-	return db.readUnits(ctx, marks[0].Tenant, where, visit)
+	return db.readUnits(ctx, marks[0].Tenant, where, 0, func(startMs int64) bool {
+		_, found := slices.BinarySearch(minutes, schema.Floor(startMs, schema.MinuteMs))
+		return found
+	}, visit)
 }
 
 // RangeEvents calls visit for every unit that has events in [fromMs, toMs), with
-// all of them that the stream had stored by asOfMs (0 = all).
-func (db *DB) RangeEvents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, unit string, visit func(events []schema.StoredEvent) error) error {
-	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs)
-	if asOfMs > 0 {
-		where += " AND stored_at <= fromUnixTimestamp64Milli(" + strconv.FormatInt(asOfMs, 10) + ", 'UTC')"
-	}
+// all of them, and what is stored elsewhere about their identities, that the
+// stream had stored by asOfMs (0 = all).
+func (db *DB) RangeEvents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, unit string, visit func(events []schema.StoredEvent, facts *schema.Settlement) error) error {
+	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs) + asOfCondition(asOfMs)
 	if unit != "" {
 		where += " AND unit_hash = " + strconv.FormatUint(schema.UnitHash(unit), 10) + " AND unit = " + quoteText(unit)
 	}
-	return db.readUnits(ctx, tenant, where, visit)
+	return db.readUnits(ctx, tenant, where, asOfMs, func(startMs int64) bool { return startMs >= fromMs && startMs < toMs }, visit)
 }
 
-func (db *DB) readUnits(ctx context.Context, tenant, where string, visit func([]schema.StoredEvent) error) error {
+func (db *DB) readUnits(ctx context.Context, tenant, where string, asOfMs int64, read func(startMs int64) bool, visit func([]schema.StoredEvent, *schema.Settlement) error) error {
 	var c eventColumns
 	groups := db.groups.take()
 	defer func() {
@@ -77,7 +80,11 @@ func (db *DB) readUnits(ctx context.Context, tenant, where string, visit func([]
 	if err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
-	return groups.each(visit)
+	facts, err := db.factsOf(ctx, tenant, groups, asOfMs, read)
+	if err != nil {
+		return err
+	}
+	return groups.each(func(events []schema.StoredEvent) error { return visit(events, facts) })
 }
 
 // overlapping selects the events that overlap any of the minutes. Short events,
@@ -198,15 +205,16 @@ func (db *DB) PutHours(ctx context.Context, marks []schema.Mark) error {
 	return nil
 }
 
-// MarkHours marks the hours of the minute marks, with the same units. It runs in
+// MarkHours marks the hours of marks of minutes, which are of one tenant and
+// grain, with the same units. It runs in
 // the server, which has the units already.
 func (db *DB) MarkHours(ctx context.Context, marks []schema.Mark, id uint64, nowMs int64) error {
 	tenant := quoteText(marks[0].Tenant)
 	windows := windowsOf(marks)
 	query := fmt.Sprintf("INSERT INTO dirty (grain, tenant, `window`, mark, units, marked_at, sign) "+
 		"SELECT 'hour', tenant, toStartOfHour(`window`, 'UTC') AS hour, %d, groupUniqArrayArray(units), fromUnixTimestamp64Milli(%d, 'UTC'), 1 "+
-		"FROM dirty WHERE grain = 'minute' AND tenant = %s AND `window` >= %s AND `window` <= %s AND mark IN (%s) GROUP BY tenant, hour",
-		id, nowMs, tenant, seconds(windows[0]), seconds(windows[len(windows)-1]), idList(marks))
+		"FROM dirty WHERE grain = %s AND tenant = %s AND `window` >= %s AND `window` <= %s AND mark IN (%s) GROUP BY tenant, hour",
+		id, nowMs, quoteText(marks[0].Grain), tenant, seconds(windows[0]), seconds(windows[len(windows)-1]), idList(marks))
 	if err := db.conn.Exec(ctx, query); err != nil {
 		return fmt.Errorf("mark hours: %w", err)
 	}

@@ -14,13 +14,18 @@ func TestAggregatorStore(t *testing.T) {
 	e := testkit.Engine(t)
 	db := testkit.DB(t, e, "aggregate")
 	aggregatortest.Run(t, func(t *testing.T) aggregatortest.Subject {
-		for _, table := range []string{"raw_usage", "dirty", "usage_minute", "usage_hour"} {
+		for _, table := range []string{"raw_usage", "dirty", "usage_minute", "usage_hour", "usage_identity", "correction", "raw_correction"} {
 			if err := db.Exec(t.Context(), "TRUNCATE TABLE "+table); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return aggregatortest.Subject{
-			Store: db, WriteMarks: db.WriteMarks,
+			Store: db, Slow: true, WriteMarks: db.WriteMarks,
+			AddCorrection: func(ctx context.Context, at schema.Position, c *schema.Correction) error {
+				b := db.NewBatch()
+				b.Other(&at, &schema.Event{Correction: c})
+				return b.WriteRaw(ctx)
+			},
 			AddRaw: func(ctx context.Context, events []schema.StoredEvent) error {
 				b := db.NewBatch()
 				for i := range events {

@@ -15,6 +15,8 @@ import (
 type Batch struct {
 	db         *DB
 	usage      usageColumns
+	identity   identityColumns
+	correction correctionColumns
 	others     map[string]*otherColumns // by table
 	quarantine quarantineColumns
 	scratch    []byte
@@ -24,6 +26,8 @@ type Batch struct {
 func (db *DB) NewBatch() *Batch {
 	b := &Batch{db: db, others: map[string]*otherColumns{}}
 	b.usage.init()
+	b.identity.init()
+	b.correction.init()
 	b.quarantine.init()
 	return b
 }
@@ -46,6 +50,8 @@ func (b *Batch) Reset() {
 	} else {
 		b.usage.input.Reset()
 	}
+	b.identity.input.Reset()
+	b.correction.input.Reset()
 	b.quarantine.input.Reset()
 	for _, o := range b.others {
 		o.input.Reset()
@@ -57,9 +63,13 @@ func (b *Batch) Usage(at *schema.Position, u *schema.Usage) {
 	var payload schema.Hash
 	payload, b.scratch = u.PayloadHash(b.scratch)
 	b.usage.add(at, u, payload)
+	if !u.Telling() {
+		b.identity.add(at, u, payload)
+	}
 }
 
-// Other adds an event of another type.
+// Other adds an event of another type. The event that a correction puts in place
+// of another is stored beside it, as an event of its own at the same position.
 func (b *Batch) Other(at *schema.Position, e *schema.Event) {
 	table, instance, atMs := tableOf(e)
 	if atMs == 0 {
@@ -72,6 +82,16 @@ func (b *Batch) Other(at *schema.Position, e *schema.Event) {
 		b.others[table] = o
 	}
 	o.add(at, e, instance, atMs)
+	if c := e.Correction; c != nil {
+		b.correction.add(at, c, e.PayloadHash())
+		switch r := c.Replacement; {
+		case r == nil:
+		case r.Usage != nil:
+			b.Usage(at, r.Usage)
+		default:
+			b.Other(at, r)
+		}
+	}
 }
 
 func tableOf(e *schema.Event) (table, instance string, atMs int64) {
@@ -97,6 +117,16 @@ func (b *Batch) WriteRaw(ctx context.Context) error {
 	if b.usage.rows() > 0 {
 		if err := b.db.insert(withHalfway(ctx, b.db.OnMidInsert), "raw_usage", b.usage.input); err != nil {
 			return err
+		}
+	}
+	for _, t := range [...]struct {
+		name  string
+		input proto.Input
+	}{{"usage_identity", b.identity.input}, {"correction", b.correction.input}} {
+		if t.input[0].Data.Rows() > 0 {
+			if err := b.db.insert(ctx, t.name, t.input); err != nil {
+				return err
+			}
 		}
 	}
 	for table, o := range b.others {

@@ -60,7 +60,7 @@ func TestBatchStoresEveryField(t *testing.T) {
 	}
 	// The path that recomputes reads the same rows by another way, copies and all.
 	copies := 0
-	err = db.RangeEvents(ctx, "t'1", full.StartMs, full.EndMs, 0, "", func(events []schema.StoredEvent) error {
+	err = db.RangeEvents(ctx, "t'1", full.StartMs, full.EndMs, 0, "", func(events []schema.StoredEvent, _ *schema.Settlement) error {
 		for _, e := range events {
 			w := want[0]
 			if e.Unit == bare.Unit {

@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -15,7 +14,7 @@ import (
 
 // Events returns the distinct stored usage events that overlap a span, by start,
 // unit and identity, and the cursor of the next page ("" = that was the last).
-// Of each identity the copy stored first is Counted.
+// Whether one is Counted depends neither on the span nor on the filter.
 func (db *DB) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredEvent, string, error) {
 	limit := q.Limit
 	if limit <= 0 || limit > 10_000 {
@@ -26,60 +25,75 @@ func (db *DB) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredE
 	if err != nil {
 		return nil, "", err
 	}
-	// The inner query makes one row of each content, the window function finds
-	// the identity's first. The page is cut out around that: a condition beside
-	// it would take the rows of earlier pages away before it looks.
-	query := "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY source, id ORDER BY stored_ns, stream_sequence, place, payload) = 1 AS counted FROM (" +
-		"SELECT unit, toUnixTimestamp64Milli(start) AS start_ms, toUnixTimestamp64Milli(any(`end`)) AS end_ms, source, id, toString(hex(payload)) AS payload, " +
-		"toUnixTimestamp64Milli(any(time)) AS time_ms, argMin(sequence, stored_at) AS seq, any(instance) AS instance, toString(any(project)) AS project, " +
-		"toString(any(node)) AS node, toString(any(platform)) AS platform, toString(any(region)) AS region, toString(any(model)) AS model, " +
-		"any(utilization), any(active_ms), any(idle_ms), any(memory_used_bytes), any(memory_total_bytes), any(energy_mj), any(share), any(labels), " +
-		"toString(argMin(stream, stored_at)), argMin(epoch, stored_at), argMin(stream_sequence, stored_at) AS stream_sequence, argMin(place, stored_at) AS place, " +
-		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM (SELECT * FROM raw_usage WHERE " + where + ") GROUP BY unit, start, source, id, payload))" +
-		after + " ORDER BY start_ms, unit, source, id, payload LIMIT " + strconv.Itoa(limit+1)
-	rows, err := db.conn.Query(ctx, query)
+	events, err := db.readEvents(ctx, q.Tenant, where, after+" ORDER BY start_ms, unit, source, id, payload LIMIT "+strconv.Itoa(limit+1))
 	if err != nil {
-		return nil, "", fmt.Errorf("read events: %w", err)
-	}
-	defer rows.Close()
-	var events []schema.StoredEvent
-	for rows.Next() {
-		e, err := scanEvent(rows, q.Tenant)
-		if err != nil {
-			return nil, "", fmt.Errorf("read events: %w", err)
-		}
-		events = append(events, e)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, "", fmt.Errorf("read events: %w", err)
+		return nil, "", err
 	}
 	next := ""
 	if len(events) > limit {
 		events = events[:limit]
 		next = cursorOf(&events[limit-1])
 	}
+	ids := make([]schema.Identity, len(events))
+	for i := range events {
+		ids[i] = events[i].Identity()
+	}
+	facts, err := db.Settlement(ctx, q.Tenant, ids, q.AsOfMs)
+	if err != nil {
+		return nil, "", err
+	}
+	markCounted(events, facts)
 	return events, next, nil
 }
 
-func scanEvent(rows interface{ Scan(...any) error }, tenant string) (schema.StoredEvent, error) {
+// markCounted says of each event whether it counts, and why.
+func markCounted(events []schema.StoredEvent, facts *schema.Settlement) {
+	claims := make([]schema.Claim, len(events))
+	for i := range events {
+		claims[i] = schema.Claim{Identity: events[i].Identity(), Order: schema.OrderOf(&events[i].Position, events[i].Payload)}
+	}
+	for i, counted := range facts.Counted(claims) {
+		events[i].Counted, events[i].Settled = counted, facts.Explain(claims[i])
+	}
+}
+
+// readEvents reads events with all that they say, each content once, as its copy
+// that was stored first.
+func (db *DB) readEvents(ctx context.Context, tenant, where, rest string) ([]schema.StoredEvent, error) {
+	query := "SELECT * FROM (" +
+		"SELECT unit, toUnixTimestamp64Milli(start) AS start_ms, toUnixTimestamp64Milli(any(`end`)) AS end_ms, source, id, toString(hex(payload)) AS payload, " +
+		"toUnixTimestamp64Milli(any(time)) AS time_ms, argMin(sequence, stored_at) AS seq, any(instance) AS instance, toString(any(project)) AS project, " +
+		"toString(any(node)) AS node, toString(any(platform)) AS platform, toString(any(region)) AS region, toString(any(model)) AS model, " +
+		"any(utilization), any(active_ms), any(idle_ms), any(memory_used_bytes), any(memory_total_bytes), any(energy_mj), any(share), any(labels), " +
+		"toString(argMin(stream, stored_at)), argMin(epoch, stored_at), argMin(stream_sequence, stored_at) AS stream_sequence, argMin(place, stored_at) AS place, " +
+		"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM (SELECT * FROM raw_usage WHERE " + where + ") GROUP BY unit, start, source, id, payload)" + rest
+	var events []schema.StoredEvent
+	err := db.each(ctx, query, func(scan func(...any) error) error {
+		e, err := scanEvent(scan, tenant)
+		events = append(events, e)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return events, nil
+}
+
+func scanEvent(scan func(...any) error, tenant string) (schema.StoredEvent, error) {
 	var (
 		e                                         schema.StoredEvent
 		payload                                   string
 		timeMs                                    *int64
 		utilization, share                        *uint32
 		active, idle, memoryUsed, memoryT, energy *uint64
-		counted                                   uint8
 	)
-	err := rows.Scan(&e.Unit, &e.StartMs, &e.EndMs, &e.Source, &e.ID, &payload, &timeMs, &e.Sequence, &e.Instance, &e.Project, &e.Node,
+	err := scan(&e.Unit, &e.StartMs, &e.EndMs, &e.Source, &e.ID, &payload, &timeMs, &e.Sequence, &e.Instance, &e.Project, &e.Node,
 		&e.Platform, &e.Region, &e.Model, &utilization, &active, &idle, &memoryUsed, &memoryT, &energy, &share, &e.LabelsText,
-		&e.Stream, &e.Epoch, &e.StreamSequence, &e.Place, &e.StoredAtNs, &counted)
+		&e.Stream, &e.Epoch, &e.StreamSequence, &e.Place, &e.StoredAtNs)
 	if err != nil {
 		return e, err
 	}
-	if raw, err := hex.DecodeString(payload); err == nil {
-		copy(e.Payload[:], raw)
-	}
-	e.Tenant, e.Counted = tenant, counted == 1
+	e.Tenant, e.Payload = tenant, hashOf(payload)
 	if timeMs != nil {
 		e.TimeMs = *timeMs
 	}

@@ -263,7 +263,7 @@ type UnitMinute struct {
 // UnitMinuteEvents calls visit for every unit of the list, with events that the
 // stream had stored by asOfMs (0 = all): all that overlap a minute of the unit
 // in the list, and perhaps others.
-func (db *DB) UnitMinuteEvents(ctx context.Context, tenant string, minutes []UnitMinute, asOfMs int64, visit func(events []schema.StoredEvent) error) error {
+func (db *DB) UnitMinuteEvents(ctx context.Context, tenant string, minutes []UnitMinute, asOfMs int64, visit func(events []schema.StoredEvent, facts *schema.Settlement) error) error {
 	if len(minutes) == 0 {
 		return nil
 	}
@@ -282,5 +282,7 @@ func (db *DB) UnitMinuteEvents(ctx context.Context, tenant string, minutes []Uni
 		" AND (minute, unit_hash) IN (SELECT toDateTime(m, 'UTC'), u FROM " + inline("m UInt32, u UInt64", pairs.String()) + ")"
 	where := "tenant = " + quoteText(tenant) + " AND " + spans(short, lo, hi) + " AND " + clipped(lo, hi+schema.MinuteMs) +
 		" AND unit_hash IN (SELECT u FROM " + inline("u UInt64", hashes.String()) + ")" + asOfCondition(asOfMs)
-	return db.readUnits(ctx, tenant, where, visit)
+	// Copies may begin in minutes that are not in the list, so all identities are
+	// looked up.
+	return db.readUnits(ctx, tenant, where, asOfMs, func(int64) bool { return false }, visit)
 }

@@ -13,7 +13,7 @@ import (
 // stream stored it more than grace after its end.
 func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (q schema.Quality, err error) {
 	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs) + asOfCondition(asOfMs)
-	if q.Conflicts, err = db.countConflicts(ctx, where); err != nil {
+	if q.Conflicts, err = db.countConflicts(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
 		return q, fmt.Errorf("count conflicts: %w", err)
 	}
 	if q.Late, err = db.countLate(ctx, where, grace); err != nil {
@@ -26,10 +26,6 @@ func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 		return q, fmt.Errorf("count quarantine: %w", err)
 	}
 	return q, nil
-}
-
-func (db *DB) countConflicts(ctx context.Context, where string) (int64, error) {
-	return db.count(ctx, "SELECT count() FROM (SELECT 1 FROM raw_usage WHERE "+where+" GROUP BY source, id HAVING uniqExact(payload) > 1)")
 }
 
 func (db *DB) countLate(ctx context.Context, where string, grace time.Duration) (int64, error) {

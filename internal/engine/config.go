@@ -9,6 +9,10 @@ import (
 	"runtime"
 )
 
+// KeepFree is the room in bytes that the engine leaves on its disk: it refuses to
+// write when less would be left.
+const KeepFree = 512 << 20
+
 // layout is where things lie in Options.Dir.
 type layout struct{ dir string }
 
@@ -71,7 +75,12 @@ func serverConfig(l layout, o Options, cores int) []byte {
 	} {
 		element(&b, "  ", kv[0], kv[1])
 	}
-	b.WriteString("  <logger>\n")
+	// Inserts and merges are refused while they would leave less than this. The
+	// engine does not survive a disk that fills up under a running merge: it has
+	// been seen to commit a part with truncated files and to say nothing.
+	b.WriteString("  <storage_configuration><disks><default>\n")
+	element(&b, "    ", "keep_free_space_bytes", fmt.Sprint(KeepFree))
+	b.WriteString("  </default></disks></storage_configuration>\n  <logger>\n")
 	element(&b, "    ", "level", "warning")
 	element(&b, "    ", "log", l.log())
 	element(&b, "    ", "size", "10M")

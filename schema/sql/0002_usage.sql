@@ -9,11 +9,11 @@
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS dirty
 (
-    grain     LowCardinality(String) COMMENT 'minute: recompute from raw_usage; hour: sum up usage_minute',
+    grain     LowCardinality(String) COMMENT 'minute: recompute from raw_usage; copy: the same, because of something elsewhere; identity: mark whatever corrected identities touch; hour: sum up usage_minute',
     tenant    LowCardinality(String) COMMENT 'customer of the installation',
     window    DateTime('UTC')        COMMENT 'start of the window',
     mark      UInt64                 COMMENT 'makes the mark unique: a random number per flush',
-    units     Array(UInt64)          COMMENT 'unit_hash of the units touched; unused in rows with sign -1',
+    units     Array(UInt64)          COMMENT 'unit_hash of the units touched, identity_hash for grain identity; unused in rows with sign -1',
     marked_at DateTime64(3, 'UTC')   COMMENT 'when the mark was written; only for debouncing',
     sign      Int8                   COMMENT '1 = to do, -1 = done'
 )
@@ -23,9 +23,10 @@ SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_pa
 COMMENT 'windows touched since they were last computed, at least once';
 -- +goose StatementEnd
 
--- version counts the raw rows that the window's amounts were computed from. Raw
--- rows are only ever added, so a computation that saw fewer of them, however
--- late it writes, never replaces one that saw more.
+-- version counts what the window's amounts were computed from: raw rows, copies of
+-- their identities elsewhere, corrections. All of these are only ever added, so a
+-- computation that saw fewer of them, however late it writes, never replaces one
+-- that saw more.
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS usage_minute
 (
@@ -50,7 +51,7 @@ CREATE TABLE IF NOT EXISTS usage_minute
     memory_byte_ms     UInt64                 COMMENT 'sum of bytes in use times milliseconds: numerator of the mean',
     energy_mj          UInt64                 COMMENT 'energy, millijoules',
     energy_ms          UInt64                 COMMENT 'milliseconds with known energy',
-    version            UInt64                 COMMENT 'raw rows that this row was computed from'
+    version            UInt64                 COMMENT 'number of raw rows, copies elsewhere and corrections that this row was computed from'
 )
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)

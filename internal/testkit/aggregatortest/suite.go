@@ -20,9 +20,13 @@ import (
 // Subject is a store under test, empty, with what the suite needs besides.
 type Subject struct {
 	Store aggregator.Store
-	// AddRaw stores events, WriteMarks marks, as a consumer does.
-	AddRaw     func(ctx context.Context, events []schema.StoredEvent) error
-	WriteMarks func(ctx context.Context, marks []schema.Mark) error
+	// AddRaw stores events, AddCorrection a correction with its replacement,
+	// WriteMarks marks, as a consumer does.
+	AddRaw        func(ctx context.Context, events []schema.StoredEvent) error
+	AddCorrection func(ctx context.Context, at schema.Position, c *schema.Correction) error
+	WriteMarks    func(ctx context.Context, marks []schema.Mark) error
+	// Slow says that every step takes milliseconds; the suite then takes fewer.
+	Slow bool
 	// Amounts returns what is kept of a grain in [fromMs, toMs): the sums over
 	// all windows by unit and instance, without those that are zero.
 	Amounts func(ctx context.Context, tenant, grain string, fromMs, toMs int64) (map[Key]Times, error)
@@ -59,9 +63,18 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"a mark written twice", markTwice},
 		{"hours rest", hoursRest},
 		{"many units and minutes", manyUnits},
+		{"copies elsewhere", copiesElsewhere},
+		{"copies elsewhere, one of which tells where it lies", toldElsewhere},
+		{"copies that begin together", beginTogether},
+		{"corrections", corrections},
+		{"corrections of corrections", correctionChain},
+		{"a failing step of a conflict keeps its marks", failingConflict},
+		{"a conflict seen by one of two drivers", conflictMeanwhile},
+		{"a correction that arrives meanwhile", correctionMeanwhile},
+		{"any arrival of events and corrections", anyArrival},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			t.Cleanup(cancel)
 			f := &fixture{T: t, ctx: ctx, Subject: open(t), now: time.UnixMilli(start + 24*hour)}
 			test.run(f)
@@ -146,7 +159,7 @@ func (f *fixture) drain() {
 
 func (f *fixture) marksLeft(minutes, hours int) {
 	f.Helper()
-	for grain, want := range map[string]int{schema.GrainMinute: minutes, schema.GrainHour: hours} {
+	for grain, want := range map[string]int{schema.GrainMinute: minutes, schema.GrainHour: hours, schema.GrainCopy: 0, schema.GrainIdentity: 0} {
 		marks, err := f.Store.Marks(f.ctx, grain, 1000)
 		if err != nil || len(marks) != want {
 			f.Fatalf("%d marks of %ss left, want %d (%v)", len(marks), grain, want, err)
@@ -266,8 +279,17 @@ func (s *faulty) Marks(ctx context.Context, grain string, limit int) (marks []sc
 	return marks, err
 }
 
-func (s *faulty) UnitEvents(ctx context.Context, marks []schema.Mark, visit func([]schema.StoredEvent) error) error {
+func (s *faulty) UnitEvents(ctx context.Context, marks []schema.Mark, visit func([]schema.StoredEvent, *schema.Settlement) error) error {
 	return s.call("events", func() error { return s.Store.UnitEvents(ctx, marks, visit) })
+}
+
+func (s *faulty) Affected(ctx context.Context, marks []schema.Mark) (copies []schema.Copy, err error) {
+	err = s.call("affected", func() (err error) { copies, err = s.Store.Affected(ctx, marks); return err })
+	return copies, err
+}
+
+func (s *faulty) WriteMarks(ctx context.Context, marks []schema.Mark) error {
+	return s.call("mark-"+marks[0].Grain, func() error { return s.Store.WriteMarks(ctx, marks) })
 }
 
 func (s *faulty) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell) error {
@@ -286,7 +308,7 @@ func (s *faulty) ClearMarks(ctx context.Context, marks []schema.Mark) error {
 	return s.call("clear-"+marks[0].Grain, func() error { return s.Store.ClearMarks(ctx, marks) })
 }
 
-var steps = []string{"marks-minute", "events", "put-minutes", "mark-hours", "clear-minute", "marks-hour", "put-hours", "clear-hour"}
+var steps = []string{"marks-identity", "marks-minute", "events", "put-minutes", "mark-hours", "clear-minute", "marks-copy", "marks-hour", "put-hours", "clear-hour"}
 
 func failingStep(f *fixture) {
 	var want int64
@@ -305,9 +327,9 @@ func failingStep(f *fixture) {
 			}
 			minutes, hours := 1, 0
 			switch {
-			case i == 3 && after: // marked, and the minute is not cleared
+			case step == "mark-hours" && after: // marked, and the minute is not cleared
 				hours = 1
-			case i >= 4:
+			case i > slices.Index(steps, "mark-hours"):
 				minutes, hours = 0, 1
 				if step == "clear-minute" && !after {
 					minutes = 1
