@@ -30,6 +30,7 @@ type fakeStore struct {
 	spans   []span
 	events  []schema.StoredEvent
 	quality schema.Quality
+	open    []schema.Incident
 	err     error
 	queries []schema.UsageQuery
 	extra   []schema.UsageRow // returned besides what spans give
@@ -219,4 +220,8 @@ func want(t *testing.T, r *Report, text string) {
 	if got := lines(r); got != text {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
 	}
+}
+
+func (f *fakeStore) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return f.open, f.err
 }

@@ -51,7 +51,11 @@ func (r *Report) JSON() []byte {
 	for _, q := range qualityColumns(&r.Quality) {
 		b = strconv.AppendInt(appendName(b, q.name), q.value, 10)
 	}
-	return append(b, "}}\n"...)
+	b = append(b, '}')
+	if r.Kind == "quality" {
+		b = appendIncidents(b, r.Incidents)
+	}
+	return append(b, "}\n"...)
 }
 
 // MarshalJSON writes the same as JSON.
@@ -99,9 +103,10 @@ type qualityColumn struct {
 	value int64
 }
 
-func qualityColumns(q *schema.Quality) [4]qualityColumn {
+func qualityColumns(q *schema.Quality) [5]qualityColumn {
 	return [...]qualityColumn{
 		{"conflicts", q.Conflicts}, {"quarantined", q.Quarantined}, {"late", q.Late}, {"gaps", q.Gaps},
+		{"open_incidents", q.OpenIncidents},
 	}
 }
 

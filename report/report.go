@@ -19,7 +19,12 @@ type Report struct {
 	Rows     []Row
 	Totals   Figures
 	Quality  schema.Quality
+	// Incidents are in a report of kind quality only, at most MaxIncidents.
+	Incidents []schema.Incident
 }
+
+// MaxIncidents bounds how many incidents a report lists; the quality counts all.
+const MaxIncidents = 1000
 
 // Row is the usage of one group. Keys are the values of the request's By.
 type Row struct {
@@ -45,6 +50,13 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
+	}
+	if req.Kind == "quality" {
+		list, err := s.Store.Incidents(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
+		if err != nil {
+			return nil, fmt.Errorf("report: incidents: %w", err)
+		}
+		r.Incidents = list[:min(len(list), MaxIncidents)]
 	}
 	return r, nil
 }

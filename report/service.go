@@ -19,6 +19,9 @@ type Store interface {
 	// Quality counts what a reader has to know about the data of a span.
 	// asOfMs 0 means everything stored so far.
 	Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error)
+	// Incidents lists the incidents that were open and touch a span, the oldest
+	// first.
+	Incidents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.Incident, error)
 }
 
 // DefaultThreshold is the utilization in millionths from which a unit counts as

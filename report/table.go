@@ -87,9 +87,11 @@ func (r *Report) Table(w io.Writer) error {
 		b.WriteByte('\n')
 		align(&b, len(r.By), r.tableLines(columns))
 	}
+	incidents := incidentText(r.Incidents)
 	if text := qualityText(&r.Quality, r.Kind == "quality"); text != "" {
 		b.WriteString("\n" + text)
 	}
+	b.WriteString(incidents)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -194,6 +196,10 @@ func percent(part, whole *big.Rat) string {
 // out what is zero.
 func qualityText(q *schema.Quality, all bool) string {
 	var parts []string
+	open := "open incidents"
+	if !all {
+		open += " (see gpumeter report quality)"
+	}
 	for _, p := range [...]struct {
 		n    int64
 		what string
@@ -202,6 +208,7 @@ func qualityText(q *schema.Quality, all bool) string {
 		{q.Quarantined, "quarantined messages or events (not counted; see gpumeter quarantine list)"},
 		{q.Late, "late events (counted)"},
 		{q.Gaps, "missing sequence numbers (reported by no event that arrived)"},
+		{q.OpenIncidents, open},
 	} {
 		if all || p.n != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))

@@ -166,6 +166,20 @@ type reportDoc struct {
 	Rows     []map[string]any `json:"rows,omitempty" nullable:"false" doc:"Each has the keys of by, as text, followed by the keys of totals"`
 	Totals   *figuresDoc      `json:"totals,omitempty" doc:"Absent from quality"`
 	Quality  schema.Quality   `json:"quality"`
+
+	Incidents []incidentDoc `json:"incidents,omitempty" nullable:"false" doc:"In quality only: what makes the span's data incomplete or doubtful, the oldest first"`
+}
+
+type incidentDoc struct {
+	Kind     string  `json:"kind" enum:"stream_hole,tail_lost,source_gap,silent,conflict,storage,derived"`
+	Key      string  `json:"key" doc:"With tenant and kind the name of the incident"`
+	Tenant   string  `json:"tenant" doc:"Empty when it touches all tenants"`
+	Detail   string  `json:"detail"`
+	Count    int64   `json:"count" doc:"How many numbers, messages or contents it is about"`
+	From     *string `json:"from" format:"date-time" nullable:"true" doc:"Event time that it touches; null with to: any time"`
+	To       *string `json:"to" format:"date-time" nullable:"true" doc:"Exclusive; null with a from: it goes on"`
+	OpenedAt string  `json:"opened_at" format:"date-time"`
+	ClosedAt *string `json:"closed_at" format:"date-time" nullable:"true" doc:"Null as long as it is open"`
 }
 
 func reportSchema(registry huma.Registry) *huma.Schema {

@@ -39,6 +39,10 @@ func (s *store) Events(_ context.Context, q schema.EventQuery) ([]schema.StoredE
 	return nil, "more", s.err
 }
 
+func (s *store) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return nil, nil
+}
+
 func (s *store) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{}, s.err
 }

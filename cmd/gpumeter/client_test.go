@@ -101,6 +101,10 @@ func (emptyStore) Events(context.Context, schema.EventQuery) ([]schema.StoredEve
 	return nil, "", nil
 }
 
+func (emptyStore) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return nil, nil
+}
+
 func (emptyStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{Late: 4}, nil
 }

@@ -34,6 +34,8 @@ func (a *app) buildServer(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	a.listener = listener
+	a.incidents = &watchedIncidents{}
+	a.background = append(a.background, func(ctx context.Context) error { return a.incidents.watch(ctx, a.db, 5*time.Second) })
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
 		Reports: service, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
@@ -120,6 +122,9 @@ func (a *app) ready() []web.Component {
 		}
 		add("aggregator", err, fmt.Sprintf("%d hours wait to be summed up", st.Pending))
 	}
+	if a.incidents != nil {
+		parts = append(parts, a.incidents.component())
+	}
 	for _, p := range a.allProducers() {
 		add("agent", p.Ready(), "sampling and sending")
 	}
@@ -165,6 +170,7 @@ func (a *app) diskFull() error {
 }
 
 func (a *app) registerMetrics() {
+	a.registerAuditMetrics()
 	gauge := func(name, help string, f func() float64) {
 		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gpumeter", Name: name, Help: help}, f))
 	}
