@@ -55,7 +55,7 @@ func (p *pass) hours(ctx context.Context) error {
 }
 
 func hourOf(n *schema.Incident) (schema.TenantHour, bool) {
-	at, err := time.Parse(time.RFC3339Nano, n.Key)
+	at, err := time.Parse(time.RFC3339, n.Key)
 	return schema.TenantHour{Tenant: n.Tenant, HourMs: at.UnixMilli()}, err == nil
 }
 
@@ -87,7 +87,7 @@ func (p *pass) hour(ctx context.Context, h schema.TenantHour, suspects map[strin
 
 func (p *pass) judge(h schema.TenantHour, kind, what, differs string, suspects map[string]bool) {
 	n := schema.Incident{
-		Tenant: h.Tenant, Kind: kind, Key: schema.FormatTime(h.HourMs), Count: 1, FromMs: h.HourMs, ToMs: h.HourMs + schema.HourMs, Detail: fmt.Sprintf(what, differs),
+		Tenant: h.Tenant, Kind: kind, Key: time.UnixMilli(h.HourMs).UTC().Format(time.RFC3339), Count: 1, FromMs: h.HourMs, ToMs: h.HourMs + schema.HourMs, Detail: fmt.Sprintf(what, differs),
 	}
 	old, open := p.ledger.standing[nameOf(&n)]
 	open = open && old.ClosedAtMs == 0
