@@ -101,12 +101,12 @@ type AuditorOptions struct {
 
 // Bounds of a pass, so that its memory is bounded whatever there is to check.
 const (
-	stepMessages = 20_000 // messages compared at once
-	maxDoubtful  = 2_000  // of those, how many are read back from the stream
-	samples      = 20     // older messages that a pass reads back
-	touchedHours = 4      // newest hours that are checked because they were touched
-	pickedHours  = 2      // hours that are checked by chance
-	maxOpen      = 5_000  // open incidents of a kind
+	stepMessages = 2_000 // messages compared at once; an agent puts up to some hundred events in one
+	maxDoubtful  = 2_000 // of those, how many are read back from the stream
+	samples      = 20    // older messages that a pass reads back
+	touchedHours = 4     // newest hours that are checked because they were touched
+	pickedHours  = 2     // hours that are checked by chance
+	maxOpen      = 5_000 // open incidents of a kind
 )
 
 // Auditor checks continuously. Any number may run on one database: they do some
