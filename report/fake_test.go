@@ -35,6 +35,7 @@ type fakeStore struct {
 	leases    []schema.LeaseSegment
 	sources   []schema.SourceQuality
 	conflicts []schema.Conflict
+	open      []schema.Incident
 	err       error
 	queries   []schema.UsageQuery
 	extra     []schema.UsageRow // returned besides what spans give
@@ -251,4 +252,8 @@ func want(t *testing.T, r *Report, text string) {
 	if got := lines(r); got != text {
 		t.Errorf("got\n%s\nwant\n%s", got, text)
 	}
+}
+
+func (f *fakeStore) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return f.open, f.err
 }

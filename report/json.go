@@ -57,6 +57,7 @@ func (r *Report) JSON() []byte {
 	b = append(b, '}')
 	if r.Kind == "quality" {
 		b = append(appendName(b, "conflict_list"), r.conflictsJSON()...)
+		b = appendIncidents(b, r.Incidents)
 	}
 	return append(b, "}\n"...)
 }
@@ -121,10 +122,11 @@ type qualityColumn struct {
 	value int64
 }
 
-func qualityColumns(q *schema.Quality) [6]qualityColumn {
+func qualityColumns(q *schema.Quality) [7]qualityColumn {
 	return [...]qualityColumn{
 		{"conflicts", q.Conflicts}, {"quarantined", q.Quarantined}, {"late", q.Late}, {"gaps", q.Gaps}, {"held", q.Held},
 		{"outside_lease_ms", q.OutsideLeaseMs},
+		{"open_incidents", q.OpenIncidents},
 	}
 }
 

@@ -28,7 +28,12 @@ type Report struct {
 	Next     string // of a page: what the next one is asked for with; empty on the last
 	// Conflicts are the first MaxConflicts ones; only of kind quality.
 	Conflicts []schema.Conflict
+	// Incidents are in a report of kind quality only, at most MaxIncidents.
+	Incidents []schema.Incident
 }
+
+// MaxIncidents bounds how many incidents a report lists; the quality counts all.
+const MaxIncidents = 1000
 
 // Row is the usage of one group. Keys are the values of the request's By.
 type Row struct {
@@ -67,6 +72,11 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 		if r.Sources, r.SourcesTotal, err = s.Store.Sources(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs); err != nil {
 			return nil, fmt.Errorf("report: sources: %w", err)
 		}
+		list, err := s.Store.Incidents(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
+		if err != nil {
+			return nil, fmt.Errorf("report: incidents: %w", err)
+		}
+		r.Incidents = list[:min(len(list), MaxIncidents)]
 	}
 	if req.Kind == "quality" && r.Quality.Conflicts > 0 {
 		r.Conflicts, err = s.Store.Conflicts(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs, MaxConflicts)

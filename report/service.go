@@ -27,6 +27,9 @@ type Store interface {
 	Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (list []schema.SourceQuality, total int64, err error)
 	// Conflicts lists the first limit of what Quality counts as conflicts.
 	Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error)
+	// Incidents lists the incidents that were open and touch a span, the oldest
+	// first.
+	Incidents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.Incident, error)
 }
 
 // MaxConflicts bounds the conflicts that a quality report lists; it counts all.

@@ -30,6 +30,9 @@ type StatementStore interface {
 	// counts all of it. It must leave out nothing that can change usage: a
 	// period without arrivals is taken as unchanged.
 	Arrivals(ctx context.Context, q schema.ArrivalQuery) (events []schema.StoredEvent, total int64, err error)
+	// OtherArrivals does the same for lease events and corrections. It may return
+	// some that turn out to change nothing.
+	OtherArrivals(ctx context.Context, q schema.ArrivalQuery) (events []schema.OtherArrival, total int64, err error)
 }
 
 // Incidents knows what makes data incomplete or doubtful.
@@ -48,8 +51,8 @@ const (
 	MaxReason = 2000
 )
 
-// MaxIncidents is how many open incidents a statement lists at most.
-const MaxIncidents = 100
+// MaxStatementIncidents is how many open incidents a statement lists at most.
+const MaxStatementIncidents = 100
 
 // StatementOptions configure Statements.
 type StatementOptions struct {
@@ -292,17 +295,27 @@ func (s *Statements) compute(ctx context.Context, r *Request, month string, clos
 	return doc, nil
 }
 
+// arrivals is what came in after an instant, until the request's, and can have
+// changed a closed period.
+func (s *Statements) arrivals(ctx context.Context, r *Request, c *schema.Statement, afterMs int64) (Arrivals, error) {
+	q := schema.ArrivalQuery{Tenant: r.Tenant, FromMs: c.FromMs, ToMs: c.ToMs, AfterMs: afterMs, AsOfMs: r.AsOfMs, Limit: MaxArrivals}
+	events, total, err := s.Store.Arrivals(ctx, q)
+	if err != nil {
+		return Arrivals{}, fmt.Errorf("statement: arrivals of %s: %w", c.Period, err)
+	}
+	others, otherTotal, err := s.Store.OtherArrivals(ctx, q)
+	if err != nil {
+		return Arrivals{}, fmt.Errorf("statement: arrivals of %s: %w", c.Period, err)
+	}
+	return arrivalsOf(events, total, others, otherTotal), nil
+}
+
 // adjustment is what changed in a closed period since the instant it was billed
 // through; nil when nothing came in.
 func (s *Statements) adjustment(ctx context.Context, r *Request, c *schema.Statement, billedMs int64, book *pricing.Book) (*Adjustment, *sums, error) {
-	events, total, err := s.Store.Arrivals(ctx, schema.ArrivalQuery{
-		Tenant: r.Tenant, FromMs: c.FromMs, ToMs: c.ToMs, AfterMs: billedMs, AsOfMs: r.AsOfMs, Limit: MaxArrivals,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("statement: arrivals of %s: %w", c.Period, err)
-	}
-	if total == 0 {
-		return nil, nil, nil
+	arrivals, err := s.arrivals(ctx, r, c, billedMs)
+	if err != nil || arrivals.Total == 0 {
+		return nil, nil, err
 	}
 	at := *r
 	at.FromMs, at.ToMs = c.FromMs, c.ToMs
@@ -317,14 +330,17 @@ func (s *Statements) adjustment(ctx context.Context, r *Request, c *schema.State
 	}
 	currency := currencyOf(book)
 	rows, change := render(r.By, difference(linesOf(after), linesOf(before)), currency)
+	if len(rows) == 0 && arrivals.usage == 0 {
+		return nil, nil, nil // the corrections and leases are of other periods
+	}
 	return &Adjustment{
-		Origin: c.Period, BilledThrough: instantIn(utc, billedMs), Rows: rows, Totals: change.figures(currency), Events: arrivalsOf(events, total),
+		Origin: c.Period, BilledThrough: instantIn(utc, billedMs), Rows: rows, Totals: change.figures(currency), Events: arrivals,
 	}, &change, nil
 }
 
 func (d *Statement) setIncidents(list []schema.Incident) {
 	d.IncidentsTotal = len(list)
-	for _, i := range list[:min(len(list), MaxIncidents)] {
+	for _, i := range list[:min(len(list), MaxStatementIncidents)] {
 		d.Incidents = append(d.Incidents, OpenIncident{Kind: i.Kind, Key: i.Key, Detail: i.Detail})
 	}
 }

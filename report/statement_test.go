@@ -60,6 +60,10 @@ func (f *fakeStatements) PutStatement(_ context.Context, s *schema.Statement) er
 	return nil
 }
 
+func (f *fakeStatements) OtherArrivals(context.Context, schema.ArrivalQuery) ([]schema.OtherArrival, int64, error) {
+	return nil, 0, nil
+}
+
 func (f *fakeStatements) Arrivals(_ context.Context, q schema.ArrivalQuery) (events []schema.StoredEvent, total int64, err error) {
 	for i, s := range f.spans {
 		if s.from < q.ToMs && s.to > q.FromMs && s.storedMs > q.AfterMs && s.storedMs <= q.AsOfMs {

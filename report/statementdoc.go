@@ -103,10 +103,14 @@ const MaxArrivals = 100
 type Arrivals struct {
 	Total  int64     `json:"total"`
 	Listed []Arrival `json:"listed" doc:"At most 100 of them"`
+
+	usage int64 // of Total, the usage events
 }
 
-// Arrival is an event by which a period changed.
+// Arrival is an event by which a period changed. Lease events and corrections
+// have no unit and no interval.
 type Arrival struct {
+	Type     string `json:"type"`
 	Source   string `json:"source"`
 	ID       string `json:"id"`
 	Payload  string `json:"payload_hash"`
@@ -119,16 +123,22 @@ type Arrival struct {
 	Counted  bool   `json:"counted" doc:"False for another content of an identity that was stored before"`
 }
 
-func arrivalsOf(events []schema.StoredEvent, total int64) Arrivals {
-	a := Arrivals{Total: total, Listed: []Arrival{}}
+func arrivalsOf(events []schema.StoredEvent, total int64, others []schema.OtherArrival, otherTotal int64) Arrivals {
+	a := Arrivals{Total: total + otherTotal, Listed: []Arrival{}, usage: total}
+	for i := range others {
+		e := &others[i]
+		a.Listed = append(a.Listed, Arrival{
+			Type: e.Type, Source: e.Source, ID: e.ID, Payload: hex.EncodeToString(e.Payload[:]), StoredAt: storedText(e.StoredAtNs), Instance: e.Instance, Counted: true,
+		})
+	}
 	for i := range events {
 		e := &events[i]
 		a.Listed = append(a.Listed, Arrival{
-			Source: e.Source, ID: e.ID, Payload: hex.EncodeToString(e.Payload[:]),
-			StoredAt: time.Unix(0, e.StoredAtNs).UTC().Format(time.RFC3339Nano),
-			Unit:     e.Unit, Instance: e.Instance, Project: e.Project, Start: instantIn(utc, e.StartMs), End: instantIn(utc, e.EndMs), Counted: e.Counted,
+			Type: schema.TypeUsage, Source: e.Source, ID: e.ID, Payload: hex.EncodeToString(e.Payload[:]), StoredAt: storedText(e.StoredAtNs),
+			Unit: e.Unit, Instance: e.Instance, Project: e.Project, Start: instantIn(utc, e.StartMs), End: instantIn(utc, e.EndMs), Counted: e.Counted,
 		})
 	}
+	a.Listed = a.Listed[:min(len(a.Listed), MaxArrivals)]
 	return a
 }
 

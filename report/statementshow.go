@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/gpumeter/gpumeter/schema"
 )
@@ -125,16 +124,14 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 	if err != nil {
 		return nil, err
 	}
-	events, total, err := s.Store.Arrivals(ctx, schema.ArrivalQuery{
-		Tenant: r.Tenant, FromMs: c.FromMs, ToMs: c.ToMs, AfterMs: c.AsOfMs, AsOfMs: r.AsOfMs, Limit: MaxArrivals,
-	})
+	arrivals, err := s.arrivals(ctx, r, c, c.AsOfMs)
 	if err != nil {
-		return nil, fmt.Errorf("statement: arrivals of %s: %w", c.Period, err)
+		return nil, err
 	}
 	rows, change := render(r.By, difference(linesOf(after), before), currency)
 	d := &StatementDiff{
 		Tenant: r.Tenant, Period: c.Period, Zone: c.Zone, From: f.From, To: f.To, Hash: c.Hash, ClosedAsOf: f.AsOf, AsOf: instantIn(utc, r.AsOfMs),
-		Currency: orNil(currency), PriceVersion: f.PriceVersion, By: f.By, Rows: rows, Totals: change.figures(currency), Events: arrivalsOf(events, total),
+		Currency: orNil(currency), PriceVersion: f.PriceVersion, By: f.By, Rows: rows, Totals: change.figures(currency), Events: arrivals,
 	}
 	if book != nil {
 		d.PriceVersionNow = orNil(book.Hash)

@@ -99,10 +99,12 @@ func (r *Report) Table(w io.Writer) error {
 		b.WriteByte('\n')
 		sourcesTable(&b, r)
 	}
+	incidents := incidentText(r.Incidents)
 	if text := qualityText(&r.Quality, r.Kind == "quality"); text != "" {
 		b.WriteString("\n" + text)
 	}
 	r.tableConflicts(&b)
+	b.WriteString(incidents)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -207,6 +209,10 @@ func percent(part, whole *big.Rat) string {
 // out what is zero.
 func qualityText(q *schema.Quality, all bool) string {
 	var parts []string
+	open := "open incidents"
+	if !all {
+		open += " (see gpumeter report quality)"
+	}
 	for _, p := range [...]struct {
 		n    int64
 		what string
@@ -217,6 +223,7 @@ func qualityText(q *schema.Quality, all bool) string {
 		{q.Held, "held events (they end in the future by the clock of their source, and count from then on)"},
 		{q.Gaps, "missing sequence numbers (reported by no event that arrived)"},
 		{q.OutsideLeaseMs, "ms of units reported for instances whose lease held none (not counted)"},
+		{q.OpenIncidents, open},
 	} {
 		if all || p.n != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))

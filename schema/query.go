@@ -137,11 +137,13 @@ type Quality struct {
 	Conflicts   int64 `json:"conflicts"`   // identities of the span with more than one content
 	Quarantined int64 `json:"quarantined"` // messages or events set aside, ever, not driven again since; without those held
 	Late        int64 `json:"late"`        // events of the span that the stream got later than the grace time
-	Gaps        int64 `json:"gaps"`        // sequence numbers missing between those a source sent
+	Gaps        int64 `json:"gaps"`        // sequence numbers missing between those a source sent, longer than the grace time
 	Held        int64 `json:"held"`        // events that ended in the future when they came, and wait for their time
 	// OutsideLeaseMs is unit time that was reported for an instance while its
 	// lease did not hold any; it is not allocated.
 	OutsideLeaseMs int64 `json:"outside_lease_ms"`
+	// OpenIncidents counts what makes the span's data incomplete or doubtful.
+	OpenIncidents int64 `json:"open_incidents"`
 }
 
 // MaxSources bounds how many sources a report of quality names.
@@ -210,12 +212,14 @@ const (
 type Incident struct {
 	Tenant     string // empty when it touches all tenants
 	Kind       string // one of the Incident kinds below
+	Count      int64  // how many numbers, messages or contents it is about; of tail_lost the stream's last sequence then
 	Key        string // what it is about: a source, a stream and sequence, ...
 	Detail     string // what happened, to whom, and what to do
 	FromMs     int64  // the event time it touches, [FromMs, ToMs); both 0 = any
 	ToMs       int64
 	OpenedAtMs int64
-	ClosedAtMs int64 // 0 = open
+	ClosedAtMs int64  // 0 = open
+	ClosedBy   string // who closed it; empty when it ended by itself
 }
 
 // Kinds of incident.
@@ -228,3 +232,8 @@ const (
 	IncidentStorage    = "storage"     // two ways of reading the same rows disagree
 	IncidentDerived    = "derived"     // stored usage differs from what its events give
 )
+
+// IncidentKinds lists all kinds.
+var IncidentKinds = []string{
+	IncidentStreamHole, IncidentTailLost, IncidentSourceGap, IncidentSilent, IncidentConflict, IncidentStorage, IncidentDerived,
+}

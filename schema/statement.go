@@ -29,3 +29,12 @@ type ArrivalQuery struct {
 	AsOfMs  int64
 	Limit   int // most events to return; the total is not bounded by it
 }
+
+// OtherArrival is a lease event or a correction that can change usage.
+type OtherArrival struct {
+	Type string
+	Identity
+	Payload    Hash
+	Instance   string // of a lease
+	StoredAtNs int64
+}

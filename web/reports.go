@@ -174,6 +174,19 @@ type reportDoc struct {
 
 	Sources      []report.SourceFigures `json:"sources,omitempty" nullable:"false" doc:"Only in quality: at most 100, those with most late events first"`
 	SourcesTotal int64                  `json:"sources_total,omitempty" doc:"Only in quality: how many sources there are"`
+	Incidents    []incidentDoc          `json:"incidents,omitempty" nullable:"false" doc:"In quality only: what makes the span's data incomplete or doubtful, the oldest first"`
+}
+
+type incidentDoc struct {
+	Kind     string  `json:"kind" enum:"stream_hole,tail_lost,source_gap,silent,conflict,storage,derived"`
+	Key      string  `json:"key" doc:"With tenant and kind the name of the incident"`
+	Tenant   string  `json:"tenant" doc:"Empty when it touches all tenants"`
+	Detail   string  `json:"detail"`
+	Count    int64   `json:"count" doc:"How many numbers, messages or contents it is about"`
+	From     *string `json:"from" format:"date-time" nullable:"true" doc:"Event time that it touches; null with to: any time"`
+	To       *string `json:"to" format:"date-time" nullable:"true" doc:"Exclusive; null with a from: it goes on"`
+	OpenedAt string  `json:"opened_at" format:"date-time"`
+	ClosedAt *string `json:"closed_at" format:"date-time" nullable:"true" doc:"Null as long as it is open"`
 }
 
 func reportSchema(registry huma.Registry) *huma.Schema {

@@ -51,6 +51,10 @@ func (s *store) Conflicts(context.Context, string, int64, int64, int64, int) ([]
 	return nil, nil
 }
 
+func (s *store) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return nil, nil
+}
+
 func (s *store) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{}, s.err
 }

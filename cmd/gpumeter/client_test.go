@@ -113,6 +113,10 @@ func (emptyStore) Conflicts(context.Context, string, int64, int64, int64, int) (
 	return nil, nil
 }
 
+func (emptyStore) Incidents(context.Context, string, int64, int64, int64) ([]schema.Incident, error) {
+	return nil, nil
+}
+
 func (emptyStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{Late: 4}, nil
 }

@@ -19,7 +19,7 @@ func serverCommands() []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(), agentCommand(), consumeCommand(), aggregateCommand(), serveCommand(),
 		brokerCommand(), engineCommand(), engineChildCommand(),
-		migrateCommand(), rebuildCommand(), benchCommand(),
+		migrateCommand(), rebuildCommand(), benchCommand(), auditCommand(),
 	}
 }
 
@@ -145,7 +145,7 @@ func upCommand() *cobra.Command {
 	return roleCommand("up", "Run everything in one process",
 		"Run everything in one process, with an embedded NATS and an embedded ClickHouse unless others are named.\n"+
 			"Prints one line when it is ready and writes the addresses to DATA/endpoints.json.",
-		app.AllRoles, serveFlags, natsFlags, clickhouseFlags, engineFlags, brokerFlags, agentFlags, thresholdFlag, consumeFlags, aggregateFlags)
+		app.AllRoles, serveFlags, natsFlags, clickhouseFlags, engineFlags, brokerFlags, agentFlags, thresholdFlag, consumeFlags, aggregateFlags, auditFlags)
 }
 
 func agentCommand() *cobra.Command {
@@ -162,8 +162,8 @@ func consumeCommand() *cobra.Command {
 
 func aggregateCommand() *cobra.Command {
 	return roleCommand("aggregate", "Recompute usage per minute and hour",
-		"Recompute usage per minute and hour where events came in. Any number may run at once.",
-		app.Roles{Aggregate: true}, clickhouseFlags, thresholdFlag, aggregateFlags)
+		"Recompute usage per minute and hour where events came in, and check that nothing is missing. Any number may run at once.",
+		app.Roles{Aggregate: true}, natsFlags, clickhouseFlags, thresholdFlag, aggregateFlags, auditFlags)
 }
 
 func serveCommand() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumeter/gpumeter/aggregator"
+	"github.com/gpumeter/gpumeter/audit"
 	"github.com/gpumeter/gpumeter/consumer"
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/internal/engine"
@@ -62,6 +63,8 @@ type app struct {
 	consumer   *consumer.Consumer
 	driver     *aggregator.Driver
 	releaser   *releaser
+	auditor    *audit.Auditor
+	incidents  *watchedIncidents
 	producers  []*producer.Producer
 	histories  []*producer.Producer // those with a past to fill in first
 	http       *http.Server
@@ -120,6 +123,9 @@ func (a *app) build(ctx context.Context) error {
 	}
 	if a.o.Roles.Aggregate {
 		if err := a.buildAggregator(ctx); err != nil {
+			return err
+		}
+		if err := a.buildAuditor(); err != nil {
 			return err
 		}
 	}
@@ -182,6 +188,8 @@ func (a *app) startBroker(ctx context.Context, known endpoints) error {
 		if target = known.NATS; target == "" {
 			return fmt.Errorf("no --nats given, and no running gpumeter in %s to take it from", a.o.Data)
 		}
+	case a.o.Roles.Aggregate && a.o.AuditEvery > 0 && known.NATS != "":
+		target = known.NATS
 	default:
 		return nil
 	}
@@ -245,7 +253,8 @@ func (a *app) openDB(ctx context.Context) error {
 }
 
 func (a *app) buildConsumer() error {
-	sub, err := jetstream.NewSubscription(a.nc, jetstream.SubscribeOptions{AckWait: a.o.AckWait, Clock: a.o.Clock, Logger: a.o.Logger.With("part", "consumer")})
+	sub, err := jetstream.NewSubscription(a.nc, jetstream.SubscribeOptions{AckWait: a.o.AckWait, Clock: a.o.Clock,
+		History: &history{db: a.db, now: a.o.Clock.Now}, Logger: a.o.Logger.With("part", "consumer")})
 	if err != nil {
 		return err
 	}

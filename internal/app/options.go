@@ -73,6 +73,9 @@ type Options struct {
 	AckWait     time.Duration
 	DebounceFor time.Duration // aggregator: between two looks for marks
 	HourEvery   time.Duration // aggregator: how long an hour's mark rests
+	AuditEvery  time.Duration // between two checks of completeness; 0 = none
+	GapGrace    time.Duration // how long a number of a source may be missing; default 10 min
+	SilentAfter time.Duration // how long a source may be quiet at least; default 3 min
 	StuckAfter  time.Duration // readiness: backlog without progress; default 15 s
 
 	// FutureTolerance is how much later than the stream stored it an event may
@@ -132,6 +135,9 @@ func (o *Options) fill() error {
 	}
 	if o.Threshold < 1 || o.Threshold > schema.UtilizationOne {
 		faults = append(faults, fmt.Errorf("--threshold %s is not above 0 and at most 1", schema.FormatUtilization(o.Threshold)))
+	}
+	if o.AuditEvery < 0 || o.GapGrace < 0 || o.SilentAfter < 0 {
+		faults = append(faults, errors.New("--audit-every, --gap-grace and --silent-after may not be negative"))
 	}
 	if o.Simulate < 0 || o.SimulateHistory < 0 {
 		faults = append(faults, errors.New("--simulate and --simulate-history may not be negative"))

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/internal/jetstream"
 	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/report"
@@ -37,6 +38,8 @@ func (a *app) buildServer(ctx context.Context) error {
 		return fmt.Errorf("--listen: %w", err)
 	}
 	a.listener = listener
+	a.incidents = &watchedIncidents{}
+	a.background = append(a.background, func(ctx context.Context) error { return a.incidents.watch(ctx, a.db, 5*time.Second) })
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
 		Reports: service, Statements: statements, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
@@ -58,15 +61,16 @@ func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	statements, err := report.NewStatements(report.StatementOptions{Service: service, Store: a.db, Incidents: noIncidents{}, Grace: a.o.Grace.Of(a.o.Tenant)})
+	statements, err := report.NewStatements(report.StatementOptions{Service: service, Store: a.db, Incidents: openIncidents{a.db}, Grace: a.o.Grace.Of(a.o.Tenant)})
 	return service, statements, err
 }
 
-// noIncidents is the answer of a program that looks for none.
-type noIncidents struct{}
+// openIncidents are those that are open now.
+type openIncidents struct{ db *clickhouse.DB }
 
-func (noIncidents) Incidents(context.Context, string, int64, int64) ([]schema.Incident, error) {
-	return nil, nil
+// Incidents implements report.Incidents.
+func (o openIncidents) Incidents(ctx context.Context, tenant string, fromMs, toMs int64) ([]schema.Incident, error) {
+	return o.db.Incidents(ctx, tenant, fromMs, toMs, 0)
 }
 
 // Status is what an operator wants to see at a glance; it is also how a script
@@ -148,6 +152,9 @@ func (a *app) ready() []web.Component {
 		}
 		add("aggregator", err, fmt.Sprintf("%d hours wait to be summed up", st.Pending))
 	}
+	if a.incidents != nil {
+		parts = append(parts, a.incidents.component())
+	}
 	for _, p := range a.allProducers() {
 		add("agent", p.Ready(), "sampling and sending")
 	}
@@ -193,6 +200,7 @@ func (a *app) diskFull() error {
 }
 
 func (a *app) registerMetrics() {
+	a.registerAuditMetrics()
 	gauge := func(name, help string, f func() float64) {
 		a.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "gpumeter", Name: name, Help: help}, f))
 	}

@@ -280,6 +280,11 @@ func (s *usageStore) Conflicts(ctx context.Context, tenant string, fromMs, toMs,
 	return s.db.Conflicts(ctx, tenant, fromMs, toMs, asOfMs, limit)
 }
 
+// Incidents implements report.Store.
+func (s *usageStore) Incidents(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.Incident, error) {
+	return s.db.Incidents(ctx, tenant, fromMs, toMs, asOfMs)
+}
+
 // labelOf reads one label out of the canonical JSON of a cell's labels.
 func labelOf(labels, key string) string {
 	var m map[string]string

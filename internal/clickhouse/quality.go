@@ -19,8 +19,8 @@ func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 	if q.Late, err = db.countLate(ctx, where, grace); err != nil {
 		return q, fmt.Errorf("count late events: %w", err)
 	}
-	if q.Gaps, err = db.countGaps(ctx, where); err != nil {
-		return q, fmt.Errorf("count gaps: %w", err)
+	if q.OpenIncidents, q.Gaps, err = db.countIncidents(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
+		return q, fmt.Errorf("count incidents: %w", err)
 	}
 	if q.Quarantined, q.Held, err = db.countQuarantine(ctx, tenant, asOfMs); err != nil {
 		return q, fmt.Errorf("count quarantine: %w", err)
@@ -30,15 +30,6 @@ func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 
 func (db *DB) countLate(ctx context.Context, where string, grace time.Duration) (int64, error) {
 	return db.count(ctx, "SELECT countIf("+lateCondition(grace)+") FROM ("+firstCopies(where)+")")
-}
-
-// countGaps counts the missing sequence numbers. A source numbers all its events;
-// what is missing between the first and the last that the span holds never
-// arrived, or not yet.
-func (db *DB) countGaps(ctx context.Context, where string) (int64, error) {
-	return db.count(ctx, "SELECT sum(greatest(toInt64(most) - toInt64(least) + 1 - toInt64(n), 0))::UInt64 FROM ("+
-		"SELECT max(sequence) AS most, min(sequence) AS least, uniqExact(sequence) AS n FROM raw_usage WHERE sequence > 0 AND "+where+
-		" GROUP BY source)")
 }
 
 // countQuarantine counts what is set aside for good and what is held until its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,14 @@ func EnsureStream(ctx context.Context, nc *nats.Conn, o StreamOptions) error {
 	if err != nil {
 		return err
 	}
+	// The settings also hold the epoch, which must outlive a start.
+	var metadata map[string]string
+	switch old, err := js.Stream(ctx, StreamName); {
+	case err == nil:
+		metadata = old.CachedInfo().Config.Metadata
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("stream %s: %w", StreamName, err)
+	}
 	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name:               StreamName,
 		Description:        "gpumeter events",
@@ -56,12 +65,16 @@ func EnsureStream(ctx context.Context, nc *nats.Conn, o StreamOptions) error {
 		DenyDelete:         true,
 		DenyPurge:          true,
 		AllowAtomicPublish: true,
+		Metadata:           metadata,
 	})
 	if err != nil {
 		return fmt.Errorf("create stream %s: %w", StreamName, err)
 	}
 	return nil
 }
+
+// defaultDurable is the durable that storing consumes through.
+const defaultDurable = "store"
 
 // SubscribeOptions configure a Subscription.
 type SubscribeOptions struct {
@@ -78,7 +91,11 @@ type SubscribeOptions struct {
 	PrefetchMessages int
 	PrefetchBytes    int
 	Clock            Clock // default: the machine's
-	Logger           interface{ Warn(string, ...any) }
+	// History is what storage remembers of the stream. Without one a loss that
+	// happened while no process was there to see it shows only where the durable
+	// is ahead of the stream.
+	History History
+	Logger  interface{ Warn(string, ...any) }
 }
 
 // Clock tells the time, and what it was at an instant of the machine's clock, by
@@ -108,12 +125,16 @@ type Subscription struct {
 	unsettled atomic.Int64 // delivered and not settled
 	idle      atomic.Int64 // Unix nanoseconds of the last look that found nothing to do
 	info      atomic.Pointer[error]
+
+	mu        sync.Mutex
+	newest    seen   // of the messages that were delivered
+	interrupt func() // makes delivering begin again
 }
 
 // NewSubscription returns a subscription; Run starts it.
 func NewSubscription(nc *nats.Conn, o SubscribeOptions) (*Subscription, error) {
 	if o.Durable == "" {
-		o.Durable = "store"
+		o.Durable = defaultDurable
 	}
 	if o.AckWait == 0 {
 		o.AckWait = 30 * time.Second
@@ -129,6 +150,9 @@ func NewSubscription(nc *nats.Conn, o SubscribeOptions) (*Subscription, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = machineClock{}
+	}
+	if o.History == nil {
+		o.History = noHistory{}
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -179,19 +203,15 @@ func (s *Subscription) consumer(ctx context.Context) (jetstream.Consumer, error)
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", StreamName, err)
 	}
-	s.epoch.Store(uint64(stream.CachedInfo().Created.UnixNano()))
-	c, err := stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{
-		Durable:       s.o.Durable,
-		DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       s.o.AckWait,
-		MaxAckPending: s.o.MaxUnsettled,
-		MaxDeliver:    -1,
-	})
+	epoch, err := s.checkEpoch(ctx, stream)
 	if err != nil {
-		return nil, fmt.Errorf("consumer %s of %s: %w", s.o.Durable, StreamName, err)
+		return nil, err
 	}
-	return c, nil
+	// Before the durable is made anew: from here on no acknowledgement of an
+	// earlier epoch goes out, which could settle another message of the same
+	// sequence.
+	s.epoch.Store(epoch)
+	return s.durable(ctx, stream, epoch)
 }
 
 func (s *Subscription) deliver(ctx context.Context) error {
@@ -209,6 +229,12 @@ func (s *Subscription) deliver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	whole := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.mu.Lock()
+	s.interrupt = cancel
+	s.mu.Unlock()
 	stop := context.AfterFunc(ctx, it.Stop)
 	defer stop()
 	defer it.Stop()
@@ -216,7 +242,7 @@ func (s *Subscription) deliver(ctx context.Context) error {
 		m, err := it.Next()
 		if err != nil {
 			if errors.Is(err, jetstream.ErrMsgIteratorClosed) && ctx.Err() != nil {
-				return nil
+				return interrupted(whole)
 			}
 			return err
 		}
@@ -227,9 +253,18 @@ func (s *Subscription) deliver(ctx context.Context) error {
 		select {
 		case s.deliveries <- d:
 		case <-ctx.Done():
-			return nil
+			return interrupted(whole)
 		}
 	}
+}
+
+// interrupted says why delivering ends that was told to: for good, or to look at
+// the stream again.
+func interrupted(whole context.Context) error {
+	if whole.Err() != nil {
+		return nil
+	}
+	return errSuspect
 }
 
 func (s *Subscription) delivery(m jetstream.Msg) (schema.Delivery, error) {
@@ -237,14 +272,20 @@ func (s *Subscription) delivery(m jetstream.Msg) (schema.Delivery, error) {
 	if err != nil {
 		return schema.Delivery{}, fmt.Errorf("a message without metadata: %w", err)
 	}
+	epoch, storedNs := s.epoch.Load(), s.o.Clock.At(meta.Timestamp).UnixNano()
+	if err := s.remember(meta.Sequence.Stream, storedNs); err != nil {
+		return schema.Delivery{}, err
+	}
 	d := schema.Delivery{
-		Subject: m.Subject(),
-		Payload: m.Data(),
-		Position: schema.Position{
-			Stream: meta.Stream, Epoch: s.epoch.Load(),
-			StreamSequence: meta.Sequence.Stream, StoredAtNs: s.o.Clock.At(meta.Timestamp).UnixNano(),
+		Subject:  m.Subject(),
+		Payload:  m.Data(),
+		Position: schema.Position{Stream: meta.Stream, Epoch: epoch, StreamSequence: meta.Sequence.Stream, StoredAtNs: storedNs},
+		Settle: func() error {
+			if s.epoch.Load() != epoch {
+				return errOldEpoch
+			}
+			return m.Ack()
 		},
-		Settle: m.Ack,
 	}
 	if h := m.Headers(); h != nil {
 		d.ContentType = h.Get(contentTypeHeader)
@@ -286,5 +327,5 @@ func (s *Subscription) Look(ctx context.Context) error {
 	if info.NumPending == 0 && info.NumAckPending == 0 {
 		s.idle.Store(s.o.Clock.Now().UnixNano())
 	}
-	return nil
+	return s.watchEpoch(ctx)
 }

@@ -1,0 +1,758 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/gpumeter/gpumeter/aggregator"
+	"github.com/gpumeter/gpumeter/audit"
+	"github.com/gpumeter/gpumeter/consumer"
+	"github.com/gpumeter/gpumeter/internal/engine"
+	"github.com/gpumeter/gpumeter/internal/jetstream"
+	"github.com/gpumeter/gpumeter/internal/testkit"
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// shifted is the machine's clock, put forward by a test. What was stored before
+// keeps its time.
+type shifted struct {
+	mu    sync.Mutex
+	steps []step
+}
+
+type step struct {
+	real time.Time
+	by   time.Duration
+}
+
+func (c *shifted) Now() time.Time { return c.At(time.Now()) }
+
+func (c *shifted) At(real time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := len(c.steps) - 1; i >= 0; i-- {
+		if s := c.steps[i]; !real.Before(s.real) {
+			return real.Add(s.by)
+		}
+	}
+	return real
+}
+
+func (c *shifted) forward(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.steps); n > 0 {
+		d += c.steps[n-1].by
+	}
+	c.steps = append(c.steps, step{time.Now(), d})
+}
+
+// rig is a stream, a consumer, an aggregator and an auditor of one test. Nothing
+// of it runs by itself but the consumer.
+type rig struct {
+	t       testing.TB
+	dir     string
+	addr    string
+	server  *jetstream.Server
+	nc      *nats.Conn
+	app     *app
+	clock   *shifted
+	auditor *audit.Auditor
+	reader  *jetstream.Reader
+	driver  *aggregator.Driver
+}
+
+var rigs atomic.Int64
+
+func newRig(t testing.TB, e *engine.Engine) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), clock: &shifted{}}
+	r.startBroker()
+	r.nc = testkit.Connect(t, r.server)
+	if err := jetstream.EnsureStream(t.Context(), r.nc, jetstream.StreamOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := jetstream.NewPublisher(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := testkit.DB(t, e, "audit_"+strconv.FormatInt(rigs.Add(1), 10))
+	r.app = &app{o: Options{Clock: r.clock, Logger: testkit.Logger(t), Threshold: aggregator.DefaultThreshold}, db: db, nc: r.nc, publisher: publisher}
+	if r.auditor, err = r.app.newAuditor(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if r.reader, err = jetstream.NewReader(r.nc, "", r.clock); err != nil {
+		t.Fatal(err)
+	}
+	if r.driver, err = aggregator.NewDriver(aggregator.Options{Store: db, HourEvery: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) startBroker() {
+	r.t.Helper()
+	s, err := jetstream.StartServer(jetstream.ServerOptions{Dir: r.dir, Listen: r.addr})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.server = s
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.addr = u.Host
+	r.t.Cleanup(s.Stop)
+}
+
+// consume runs a consumer until the test or the returned function ends it.
+func (r *rig) consume() (stop func()) {
+	r.t.Helper()
+	sub, err := jetstream.NewSubscription(r.nc, jetstream.SubscribeOptions{
+		Clock: r.clock, AckWait: 2 * time.Second, History: &history{db: r.app.db, now: r.clock.Now}, Logger: testkit.Logger(r.t),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := consumer.New(consumer.Options{
+		Deliveries: sub.Deliveries(), Marks: r.app.db, MaxAge: 20 * time.Millisecond, NewBatch: func() consumer.Batch { return r.app.db.NewBatch() },
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = sub.Run(ctx) })
+	running.Go(func() { _ = c.Run(ctx) })
+	running.Go(func() { _ = sub.Watch(ctx, 50*time.Millisecond) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// minute is the n-th event of a source; its number is n + 1.
+func minute(source string, n int) schema.Usage {
+	from := testkit.At("2026-03-01T10:00:00Z") + int64(n)*schema.MinuteMs
+	return minuteAt(source, n, from)
+}
+
+func minuteAt(source string, n int, from int64) schema.Usage {
+	u := testkit.Usage("GPU-"+source, "i-"+source, schema.FormatTime(from), schema.FormatTime(from+schema.MinuteMs))
+	u.Source, u.Sequence = source, uint64(n+1)
+	return u
+}
+
+func messageOf(u schema.Usage) schema.Message {
+	return schema.MessageOf("default", &schema.Event{Usage: &u})
+}
+
+func (r *rig) publish(list ...schema.Message) (sequences []uint64) {
+	r.t.Helper()
+	receipts, err := r.app.publisher.Publish(r.t.Context(), list)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, x := range receipts {
+		if x.Err != nil {
+			r.t.Fatal(x.Err)
+		}
+		sequences = append(sequences, x.Sequence)
+	}
+	return sequences
+}
+
+func (r *rig) minutes(source string, numbers ...int) {
+	r.t.Helper()
+	var list []schema.Message
+	for _, n := range numbers {
+		list = append(list, messageOf(minute(source, n)))
+	}
+	r.publish(list...)
+}
+
+// settled waits until everything is stored and acknowledged.
+func (r *rig) settled() {
+	r.t.Helper()
+	r.await("everything to be settled", func() error {
+		s, err := r.reader.State(r.t.Context())
+		if err == nil && s.Floor != s.Last {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	})
+}
+
+func (r *rig) await(what string, f func() error) {
+	r.t.Helper()
+	for end := time.Now().Add(40 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("waited for %s: %v", what, err)
+		}
+	}
+}
+
+func (r *rig) pass() {
+	r.t.Helper()
+	if err := r.auditor.Pass(r.t.Context(), false); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) exec(sql string) {
+	r.t.Helper()
+	if err := r.app.db.Exec(r.t.Context(), sql); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) drain() {
+	r.t.Helper()
+	time.Sleep(2 * time.Millisecond) // an hour's mark has to be older than nothing
+	if err := r.driver.Drain(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wantOpen checks which incidents are open, as "kind key".
+func (r *rig) wantOpen(want ...string) []schema.Incident {
+	r.t.Helper()
+	list, err := r.app.db.OpenIncidents(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var got []string
+	for _, n := range list {
+		got = append(got, n.Kind+" "+n.Key)
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		r.t.Fatalf("open incidents:\n%s\nwant:\n%s\n%+v", strings.Join(got, "\n"), strings.Join(want, "\n"), list)
+	}
+	return list
+}
+
+// wantEnded checks that an incident of a kind has ended, and how.
+func (r *rig) wantEnded(kind, detail string) {
+	r.t.Helper()
+	list, err := r.app.db.PastIncidents(r.t.Context(), 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, n := range list {
+		if n.Kind == kind && strings.Contains(n.Detail, detail) && n.OpenedAtMs > 0 && n.ClosedAtMs >= n.OpenedAtMs {
+			return
+		}
+	}
+	r.t.Errorf("no %s has ended with %q: %+v", kind, detail, list)
+}
+
+func (r *rig) epoch() uint64 {
+	r.t.Helper()
+	s, err := r.reader.State(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.Epoch
+}
+
+// distinct counts the identities that are stored.
+func (r *rig) distinct() int64 {
+	r.t.Helper()
+	events, _, err := r.app.db.Events(r.t.Context(), schema.EventQuery{Tenant: "default", FromMs: schema.MinTimeMs, ToMs: schema.MaxTimeMs, Limit: 10_000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var n int64
+	for _, e := range events {
+		if e.Counted {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAuditor(t *testing.T) {
+	e := testkit.Engine(t)
+	for name, f := range map[string]func(*testing.T, *rig){
+		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
+		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
+		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
+		"tail lost while nobody ran": auditTailUnseen, "closed by hand": auditClosedByHand, "two auditors": auditTwo,
+	} {
+		t.Run(name, func(t *testing.T) { f(t, newRig(t, e)) })
+	}
+}
+
+// Whatever comes, nothing is an incident as long as all of it is stored or
+// quarantined: duplicates whose rows were merged away, garbage, an empty batch.
+func auditComplete(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	again := messageOf(minute("agent/a", 1))
+	again.ID = "another"
+	bad := messageOf(minute("agent/a", 3))
+	bad.Payload = []byte(strings.Replace(string(bad.Payload), `"unit":"GPU-agent/a"`, `"unit":""`, 1))
+	empty := schema.Message{Subject: bad.Subject, ID: "empty", ContentType: schema.ContentTypeBatch, Payload: []byte("[]")}
+	garbage := schema.Message{Subject: "gpumeter.v1.x", ID: "garbage", Payload: []byte("{")}
+	r.publish(again, bad, empty, garbage)
+	r.minutes("agent/a", 4)
+	r.settled()
+	r.exec("OPTIMIZE TABLE raw_usage FINAL") // the copy leaves no row
+	r.clock.forward(time.Hour)
+	for range 2 {
+		r.pass()
+		r.wantOpen()
+	}
+	if v := r.auditor.Status().Verified; v != 8 {
+		t.Errorf("verified up to %d, want 8", v)
+	}
+	// The proof is a cache.
+	r.exec("TRUNCATE TABLE audit_stream")
+	r.exec("TRUNCATE TABLE audit_source")
+	r.pass()
+	r.wantOpen()
+	if v := r.auditor.Status().Verified; v != 8 {
+		t.Errorf("verified up to %d without a proof, want 8", v)
+	}
+}
+
+// holeKey is the key of a hole of the rig's stream.
+func (r *rig) holeKey(text string) string {
+	return fmt.Sprintf("%s %s@%d/%s", schema.IncidentStreamHole, jetstream.StreamName, r.epoch(), text)
+}
+
+func auditStreamHole(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2, 3, 4)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence IN (2, 3) SETTINGS lightweight_deletes_sync = 2")
+	r.pass()
+	open := r.wantOpen(r.holeKey("2-3"))
+	if open[0].Count != 2 {
+		t.Errorf("%+v, want 2 messages", open[0])
+	}
+	if c := r.component(); c.Ready || !strings.Contains(c.Detail, "stream_hole") {
+		t.Errorf("readiness with a hole: %+v", c)
+	}
+	r.pass() // offers them again
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentStreamHole, "healed by sequence 6")
+	if n := r.distinct(); n != 5 {
+		t.Errorf("%d events after healing, want 5", n)
+	}
+	if c := r.component(); !c.Ready {
+		t.Errorf("readiness after healing: %+v", c)
+	}
+}
+
+// Rows that get lost after their message was proved are found by chance, and
+// for sure by a full pass.
+func auditLateHole(_ *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	r.settled()
+	r.pass()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence = 2 SETTINGS lightweight_deletes_sync = 2")
+	if err := r.auditor.Pass(r.t.Context(), true); err != nil {
+		r.t.Fatal(err)
+	}
+	r.wantOpen(r.holeKey("2"))
+}
+
+func auditPart(_ *testing.T, r *rig) {
+	r.consume()
+	a, b, c := messageOf(minute("agent/a", 0)), messageOf(minute("agent/a", 1)), messageOf(minute("agent/a", 2))
+	batch := a
+	batch.ContentType = schema.ContentTypeBatch
+	batch.Payload = fmt.Appendf(nil, "[%s,%s,%s]", a.Payload, b.Payload, c.Payload)
+	r.publish(batch)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE place = 1 SETTINGS lightweight_deletes_sync = 2")
+	r.pass()
+	r.wantOpen(r.holeKey("1"))
+	r.pass()
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	if n := r.distinct(); n != 3 {
+		r.t.Errorf("%d events after healing, want 3", n)
+	}
+}
+
+func auditSourceGap(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 10, 11, 15) // 11, 12 and 16: what was before 11 is not missing
+	r.minutes("agent/b", 0, 1, 2)
+	r.settled()
+	r.pass()
+	r.wantOpen() // not yet older than the grace
+	r.clock.forward(11 * time.Minute)
+	r.pass()
+	n := r.wantOpen("source_gap agent/a#13")[0]
+	if n.Count != 3 || n.Tenant != "default" || n.FromMs != minute("agent/a", 11).StartMs || n.ToMs != minute("agent/a", 15).EndMs {
+		t.Errorf("gap %+v", n)
+	}
+	asOf := r.clock.Now().UnixMilli()
+	r.wantGaps(n.FromMs, n.ToMs, 0, 3)
+	r.wantGaps(n.ToMs, n.ToMs+schema.HourMs, 0, 0) // another span
+	r.wantGaps(n.FromMs, n.ToMs, n.OpenedAtMs-1, 0)
+	if c := r.component(); !c.Ready || !strings.Contains(c.Detail, "source_gap") {
+		t.Errorf("readiness with a gap: %+v", c)
+	}
+	time.Sleep(2 * time.Millisecond)
+	again, err := r.app.newAuditor(time.Time{}) // a restart
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.auditor = again
+	r.minutes("agent/a", 12)
+	lease := schema.Event{Lease: &schema.Lease{Header: schema.Header{Source: "agent/a", ID: "l1", Sequence: 14}, Instance: "i1", AtMs: minute("agent/a", 13).StartMs, State: "running"}}
+	r.publish(schema.MessageOf("default", &lease))
+	r.settled()
+	r.pass()
+	r.wantOpen("source_gap agent/a#15")
+	bad := messageOf(minute("agent/a", 14))
+	bad.Payload = []byte(strings.Replace(string(bad.Payload), `"unit":"GPU-agent/a"`, `"unit":""`, 1))
+	r.publish(bad) // quarantined, so not lost
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentSourceGap, "the numbers arrived")
+	r.wantGaps(n.FromMs, n.ToMs, 0, 0)
+	r.wantGaps(n.FromMs, n.ToMs, asOf, 3)
+}
+
+func (r *rig) wantGaps(fromMs, toMs, asOfMs, want int64) {
+	r.t.Helper()
+	q, err := r.app.db.Quality(r.t.Context(), "default", fromMs, toMs, asOfMs, 10*time.Minute)
+	if err != nil || q.Gaps != want || (q.OpenIncidents > 0) != (want > 0) {
+		r.t.Errorf("quality %+v, %v, want %d gaps", q, err, want)
+	}
+}
+
+func auditSilent(t *testing.T, r *rig) {
+	r.consume()
+	now := schema.Floor(time.Now().UnixMilli(), schema.MinuteMs)
+	for n := range 4 {
+		u := minuteAt("agent/live", n, now-int64(5-n)*schema.MinuteMs)
+		once := minuteAt("import/once", n, now-int64(5000+n)*schema.MinuteMs) // of days ago
+		r.publish(messageOf(u), messageOf(once))
+	}
+	r.settled()
+	r.clock.forward(2*time.Minute + 30*time.Second)
+	r.pass()
+	r.wantOpen()
+	r.clock.forward(time.Minute)
+	r.pass()
+	n := r.wantOpen("silent agent/live")[0]
+	if n.ToMs != schema.MaxTimeMs {
+		t.Errorf("an open silence ends: %+v", n)
+	}
+	if c := r.component(); c.Ready {
+		t.Errorf("readiness with a silent source: %+v", c)
+	}
+	r.publish(messageOf(minuteAt("agent/live", 4, now+schema.MinuteMs)))
+	r.settled()
+	r.clock.forward(time.Second)
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentSilent, "heard again")
+	r.clock.forward(8 * 24 * time.Hour)
+	r.pass()
+	r.wantOpen() // taken out of service
+}
+
+func auditConflict(t *testing.T, r *rig) {
+	r.consume()
+	a := minute("agent/a", 0)
+	r.publish(messageOf(a))
+	r.settled()
+	r.pass()
+	a.Utilization = schema.Some(1)
+	r.publish(messageOf(a))
+	r.settled()
+	r.pass()
+	n := r.wantOpen("conflict agent/a / " + a.ID)[0]
+	if n.Count != 2 || n.FromMs != a.StartMs || n.ToMs != a.EndMs {
+		t.Errorf("conflict %+v", n)
+	}
+	correction := schema.Event{Correction: &schema.Correction{
+		Header: schema.Header{Source: "billing", ID: "c1"}, CorrectsSource: a.Source, CorrectsID: a.ID, Action: "retract", Actor: "eve", Reason: "test",
+	}}
+	r.publish(schema.MessageOf("default", &correction))
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentConflict, "corrected")
+}
+
+func auditDerived(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	r.settled()
+	r.pass() // marks are open: nothing is compared
+	r.drain()
+	r.pass()
+	r.pass()
+	r.wantOpen()
+	forge := func(table string) {
+		r.exec("INSERT INTO " + table + " SELECT * REPLACE (active_ms + 1 AS active_ms, version + 1 AS version) FROM " + table + " FINAL LIMIT 1")
+	}
+	forge("usage_minute")
+	r.pass()
+	r.wantOpen() // once is not yet an incident
+	r.pass()
+	n := r.wantOpen("derived 2026-03-01T10:00:00Z")[0]
+	if n.FromMs != testkit.At("2026-03-01T10:00:00Z") || n.ToMs != n.FromMs+schema.HourMs || !strings.Contains(n.Detail, "minute of GPU-agent/a") {
+		t.Errorf("derived %+v", n)
+	}
+	rebuild := func() {
+		if err := r.app.db.Rebuild(t.Context(), func(int, int) {}); err != nil {
+			t.Fatal(err)
+		}
+		r.drain()
+		r.pass()
+		r.wantOpen()
+		r.wantEnded(schema.IncidentDerived, "agrees again")
+	}
+	rebuild()
+	forge("usage_hour")
+	r.pass()
+	r.pass()
+	if n := r.wantOpen("derived 2026-03-01T10:00:00Z")[0]; !strings.Contains(n.Detail, "hour of GPU-agent/a") {
+		t.Errorf("derived %+v", n)
+	}
+	rebuild()
+}
+
+func (r *rig) component() (c struct {
+	Ready  bool
+	Detail string
+}) {
+	r.t.Helper()
+	w := &watchedIncidents{}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.watch(ctx, r.app.db, time.Hour) }()
+	r.await("open incidents to be read", func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.byKind == nil {
+			return fmt.Errorf("not yet: %v", w.err)
+		}
+		return nil
+	})
+	cancel()
+	<-done
+	p := w.component()
+	c.Ready, c.Detail = p.Ready, p.Detail
+	return c
+}
+
+// stopped does something to the stream's folder while the broker is down.
+func (r *rig) stopped(f func()) {
+	r.t.Helper()
+	r.server.Stop()
+	f()
+	r.startBroker()
+	r.await("the connection", func() error {
+		if !r.nc.IsConnected() {
+			return fmt.Errorf("%s", r.nc.Status())
+		}
+		return nil
+	})
+}
+
+// backup copies the stream's folder. Putting the copy back is a restore, or a tail
+// that never reached the disk.
+func (r *rig) backup() (restore func()) {
+	r.t.Helper()
+	dir := filepath.Join(r.t.TempDir(), "copy")
+	r.stopped(func() {
+		if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
+			r.t.Fatal(err)
+		}
+	})
+	return func() {
+		if err := os.RemoveAll(r.dir); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.CopyFS(r.dir, os.DirFS(dir)); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// ahead makes the durable of the restored copy one that is ahead: the tail
+// of the stream is lost, and not what the durable knows.
+func (r *rig) ahead(floor uint64) {
+	r.t.Helper()
+	js, err := natsjs.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stream, err := js.Stream(r.t.Context(), jetstream.StreamName)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := stream.DeleteConsumer(r.t.Context(), "store"); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := stream.CreateConsumer(r.t.Context(), natsjs.ConsumerConfig{
+		Durable: "store", AckPolicy: natsjs.AckExplicitPolicy, DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: floor + 1,
+		Metadata: map[string]string{"gpumeter-epoch": strconv.FormatUint(r.epoch(), 10)},
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// tail publishes five messages, keeps a copy of the stream, publishes five more,
+// has all stored and puts the copy back.
+func (r *rig) tail(consume bool) (restore func()) {
+	r.t.Helper()
+	stop := r.consume()
+	r.minutes("agent/a", 0, 1, 2, 3, 4)
+	r.settled()
+	restore = r.backup()
+	r.minutes("agent/a", 5, 6, 7, 8, 9)
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	if !consume {
+		stop()
+	}
+	r.stopped(restore)
+	return restore
+}
+
+// recovered checks that everything is there: the ten of before, and those that
+// were published since.
+func (r *rig) recovered(before uint64, events int64) {
+	r.t.Helper()
+	r.await("a new epoch", func() error {
+		if r.epoch() == before {
+			return fmt.Errorf("still %d", before)
+		}
+		return nil
+	})
+	r.settled()
+	r.await("all events", func() error {
+		if n := r.distinct(); n != events {
+			return fmt.Errorf("%d events are stored, want %d", n, events)
+		}
+		return nil
+	})
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentTailLost, "was read and checked again")
+}
+
+// The durable is ahead of the stream: without a reset it would wait for sequences
+// that new messages do not have yet.
+func auditTailFloorAbove(_ *testing.T, r *rig) {
+	r.tail(false)
+	r.exec("TRUNCATE TABLE audit_stream")
+	// Storage knows nothing of the tail.
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence > 5 SETTINGS lightweight_deletes_sync = 2")
+	before := r.epoch()
+	r.ahead(10)
+	r.consume()
+	r.minutes("agent/b", 0, 1, 2)
+	r.recovered(before, 8)
+}
+
+// New messages have the sequences of the lost ones before anybody looks.
+func auditTailReused(_ *testing.T, r *rig) {
+	before := r.epoch()
+	r.tail(true)
+	r.minutes("agent/b", 0, 1, 2, 3, 4, 5, 6)
+	r.recovered(before, 17)
+}
+
+// Nobody runs while the tail is lost; only storage remembers it.
+func auditTailUnseen(_ *testing.T, r *rig) {
+	restore := r.tail(false)
+	before := r.epoch()
+	r.minutes("agent/b", 0, 1, 2, 3, 4, 5, 6)
+	r.ahead(10)
+	stop := r.consume()
+	r.recovered(before, 17)
+	// Once more from the same copy: the epoch that follows its own is used already.
+	stop()
+	r.stopped(restore)
+	if r.epoch() != before {
+		r.t.Fatalf("epoch of the copy is %d, was %d", r.epoch(), before)
+	}
+	r.minutes("agent/c", 0, 1, 2)
+	r.consume()
+	r.recovered(before, 20)
+	if got := r.epoch(); got != before+2 {
+		r.t.Errorf("epoch %d, want %d", got, before+2)
+	}
+}
+
+func auditClosedByHand(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 2)
+	r.settled()
+	r.clock.forward(11 * time.Minute)
+	r.pass()
+	n := r.wantOpen("source_gap agent/a#2")[0]
+	n.ClosedAtMs, n.ClosedBy = r.clock.Now().UnixMilli(), "eve: the node burned"
+	if err := r.app.db.NoteIncidents(t.Context(), n.ClosedAtMs, []schema.Incident{n}); err != nil {
+		t.Fatal(err)
+	}
+	r.pass()
+	r.pass()
+	r.wantOpen()
+}
+
+// Two auditors at once note the same and heal harmlessly.
+func auditTwo(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2, 3)
+	r.minutes("agent/b", 0, 2)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence = 2 SETTINGS lightweight_deletes_sync = 2")
+	r.clock.forward(11 * time.Minute)
+	other, err := r.app.newAuditor(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := func() {
+		var running sync.WaitGroup
+		for _, a := range []*audit.Auditor{r.auditor, other} {
+			running.Go(func() {
+				if err := a.Pass(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+	}
+	both()
+	both()
+	r.settled()
+	both()
+	r.wantOpen("source_gap agent/b#2")
+	if n := r.distinct(); n != 6 {
+		t.Errorf("%d events, want 6", n)
+	}
+}
