@@ -17,7 +17,7 @@ import (
 
 // patience bounds every wait for something that must come. A scenario uses it up
 // only when it fails.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // process is one running part of the program.
 type process struct {

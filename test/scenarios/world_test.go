@@ -116,6 +116,7 @@ func newWorld(e *testscript.Env, shared *sharedEngine) (err error) {
 	e.Values[worldKey{}] = w
 	e.Setenv("DSN", w.dsn)
 	e.Setenv("DATA", w.dir)
+	e.Setenv("PRICES", w.prices)
 	return w.setClock(startOfTime)
 }
 
