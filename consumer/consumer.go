@@ -56,8 +56,11 @@ type Options struct {
 	MaxRows  int
 	MaxBytes int
 	MaxAge   time.Duration
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// FutureTolerance is how much later than the stream stored it an event may
+	// end; one that ends later is held. 0 is DefaultFutureTolerance.
+	FutureTolerance time.Duration
+	Now             func() time.Time
+	Logger          *slog.Logger
 	// At is called at each named point of settling; tests stop the process there.
 	At func(point string)
 }
@@ -103,6 +106,8 @@ type load struct {
 	touched touched
 	bytes   int
 	first   time.Time
+	// tolerance is Options.FutureTolerance.
+	tolerance time.Duration
 
 	events, quarantined int64
 }
@@ -120,6 +125,12 @@ func New(o Options) (*Consumer, error) {
 	}
 	if o.MaxAge == 0 {
 		o.MaxAge = 500 * time.Millisecond
+	}
+	if o.FutureTolerance == 0 {
+		o.FutureTolerance = DefaultFutureTolerance
+	}
+	if o.FutureTolerance < 0 {
+		return nil, fmt.Errorf("consumer: a tolerance of %v for events of the future; it may not be negative", o.FutureTolerance)
 	}
 	if o.MaxRows < 0 || o.MaxBytes < 0 || o.MaxAge < 0 {
 		return nil, fmt.Errorf("consumer: bounds of a batch may not be negative: %d rows, %d bytes, %v", o.MaxRows, o.MaxBytes, o.MaxAge)
@@ -153,7 +164,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	const loads = 2 // one is filled while the other is written
 	free, full := make(chan *load, loads), make(chan *load, 1)
 	for range loads {
-		free <- &load{batch: c.o.NewBatch(), touched: touched{minutes: map[minute]*units{}}}
+		free <- &load{batch: c.o.NewBatch(), touched: touched{minutes: map[minute]*units{}}, tolerance: c.o.FutureTolerance}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -242,6 +253,10 @@ func (l *load) take(d *schema.Delivery) {
 			l.misdirected(&at, d, e.Place, &schema.Event{Usage: &e.Event}, address)
 			continue
 		}
+		if until := hold(&at, &schema.Event{Usage: &e.Event}, l.tolerance); until != nil {
+			l.held(&at, d, e.Place, &schema.Event{Usage: &e.Event}, until)
+			continue
+		}
 		at.Place = e.Place
 		l.batch.Usage(&at, &e.Event)
 		l.touched.add(address.Tenant, &e.Event)
@@ -251,6 +266,10 @@ func (l *load) take(d *schema.Delivery) {
 		e := &decoded.Other[i]
 		if e.Event.Header().Source != address.Source {
 			l.misdirected(&at, d, e.Place, &e.Event, address)
+			continue
+		}
+		if until := hold(&at, &e.Event, l.tolerance); until != nil {
+			l.held(&at, d, e.Place, &e.Event, until)
 			continue
 		}
 		at.Place = e.Place

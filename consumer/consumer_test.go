@@ -25,6 +25,7 @@ type storage struct {
 	rows      []string // that are on disk
 	attempts  [][]string
 	marks     []schema.Mark
+	rejects   []schema.Reject
 	settled   []string
 	failRaw   int
 	failMarks int
@@ -58,7 +59,12 @@ func (b *batch) Other(at *schema.Position, e *schema.Event) {
 }
 
 func (b *batch) Quarantine(at *schema.Position, subject, contentType string, r *schema.Reject) {
-	b.rows = append(b.rows, fmt.Sprintf("%s quarantine %s %s @%d.%d %s", at.Tenant, schema.KindOf(r.Err), subject, at.StreamSequence, r.Place, contentType))
+	row := fmt.Sprintf("%s quarantine %s %s @%d.%d %s", at.Tenant, schema.KindOf(r.Err), subject, at.StreamSequence, r.Place, contentType)
+	if r.Held != nil {
+		row += fmt.Sprint(" until ", r.Held.DueMs)
+	}
+	b.rows = append(b.rows, row)
+	b.s.rejects = append(b.s.rejects, *r)
 }
 
 func (b *batch) Rows() int { return len(b.rows) }
@@ -127,7 +133,7 @@ func (s *stage) delivery(subject, contentType string, payload []byte) schema.Del
 	n := s.sent
 	return schema.Delivery{
 		Subject: subject, ContentType: contentType, Payload: payload,
-		Position: schema.Position{Stream: "USAGE_0", StreamSequence: n, StoredAtNs: int64(n)},
+		Position: schema.Position{Stream: "USAGE_0", StreamSequence: n, StoredAtNs: storedNs + int64(n)},
 		Settle: func() error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -147,6 +153,9 @@ func (s *stage) send(events ...schema.Usage) {
 	a := schema.Address{Tenant: "default", Source: events[0].Source, Kind: "usage"}
 	s.in <- s.delivery(a.Subject(), schema.ContentTypeCompact, payload)
 }
+
+// storedNs is when the stream stored the messages: just after their minute.
+const storedNs = 1_772_359_260_000 * int64(time.Millisecond)
 
 // usage is the event of a minute; n tells them apart.
 func usage(n int) schema.Usage {
@@ -520,6 +529,7 @@ func TestNewChecks(t *testing.T) {
 		"rows":          func(o *Options) { o.MaxRows = -1 },
 		"bytes":         func(o *Options) { o.MaxBytes = -1 },
 		"age":           func(o *Options) { o.MaxAge = -1 },
+		"tolerance":     func(o *Options) { o.FutureTolerance = -1 },
 	} {
 		o := ok
 		spoil(&o)

@@ -30,10 +30,12 @@ type ExplainParams struct {
 // Explanation is a figure taken apart: the usage it is made of with the price
 // of every piece, and the events that the usage was computed from.
 //
-// Total and Lines are the same on every page; Total equals the totals of a
-// report over the same span, filter and as-of. Events are the evidence. They do
-// not add up to the total by themselves: two reports of the same time count
-// once, and an owner of a part of a unit is charged that part.
+// Total, Lines and Leases are the same on every page; Total equals the totals of
+// a report over the same span, filter and as-of. Events and Leases are the
+// evidence. They do not add up to the total by themselves: two reports of the
+// same time count once, an owner of a part of a unit is charged that part, and of
+// an instance with leases usage counts while a lease holds, and leased time that
+// no event reports counts too.
 type Explanation struct {
 	From         string            `json:"from"`
 	To           string            `json:"to"`
@@ -44,6 +46,8 @@ type Explanation struct {
 	Filter       map[string]string `json:"filter"`
 	Total        ExplainTotal      `json:"total"`
 	Lines        []ExplainLine     `json:"lines"`
+	Leases       []ExplainLease    `json:"leases"`      // by instance and time, at most MaxPage
+	MoreLeases   int               `json:"more_leases"` // how many more there are
 	Events       []ExplainEvent    `json:"events"`
 	Next         string            `json:"next"` // empty on the last page
 
@@ -158,6 +162,9 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	if err := s.explainTotal(ctx, e, book); err != nil {
 		return nil, err
 	}
+	if err := s.explainLeases(ctx, e); err != nil {
+		return nil, err
+	}
 	events, next, err := s.Store.Events(ctx, schema.EventQuery{
 		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
 	})
@@ -178,7 +185,7 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 func newExplanation(req Request, book *pricing.Book) *Explanation {
 	e := &Explanation{
 		From: instantIn(utc, req.FromMs), To: instantIn(utc, req.ToMs), AsOf: instantIn(utc, req.asOf()),
-		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Events: []ExplainEvent{}, request: req,
+		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Leases: []ExplainLease{}, Events: []ExplainEvent{}, request: req,
 	}
 	if e.Filter == nil {
 		e.Filter = map[string]string{}
@@ -198,7 +205,7 @@ func (s *Service) explainTotal(ctx context.Context, e *Explanation, book *pricin
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs})
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs})
 	if err != nil {
 		return fmt.Errorf("explain: usage: %w", err)
 	}

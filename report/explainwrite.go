@@ -82,6 +82,7 @@ func (e *Explanation) Table(w io.Writer) error {
 		orUnknown(t.Cost, e.Currency), orUnknown(t.IdleWaste, e.Currency), Duration(t.UnpricedMs),
 		Duration(t.AllocatedMs), t.AllocatedMs, Duration(t.ActiveMs), Duration(t.IdleMs), Duration(t.FreeMs), Duration(t.UnknownMs))
 	e.tableLines(&b)
+	e.tableLeases(&b)
 	e.tableEvents(&b)
 	if e.Next != "" {
 		fmt.Fprintf(&b, "\nmore events: --after %s\n", printable(e.Next))

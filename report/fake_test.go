@@ -30,6 +30,8 @@ type fakeStore struct {
 	spans   []span
 	events  []schema.StoredEvent
 	quality schema.Quality
+	leases  []schema.LeaseSegment
+	sources []schema.SourceQuality
 	err     error
 	queries []schema.UsageQuery
 	extra   []schema.UsageRow // returned besides what spans give
@@ -119,6 +121,14 @@ func (f *fakeStore) Events(_ context.Context, q schema.EventQuery) ([]schema.Sto
 		page = append(page, e)
 	}
 	return page, "", nil
+}
+
+func (f *fakeStore) Leases(context.Context, schema.EventQuery) ([]schema.LeaseSegment, error) {
+	return f.leases, f.err
+}
+
+func (f *fakeStore) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return f.sources, int64(len(f.sources)), f.err
 }
 
 func (f *fakeStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {

@@ -65,7 +65,9 @@ total     336h 12m  336h 00m    12m 30s     0    4.25s  0.063 kWh
 2 conflicting events (the copy stored first counts)
 0 quarantined messages or events (not counted; see gpumeter quarantine list)
 0 late events (counted)
+0 held events (they end in the future by the clock of their source, and count from then on)
 1 missing sequence numbers (reported by no event that arrived)
+0 ms of units reported for instances whose lease held none (not counted)
 `,
 	} {
 		got := formatted(t, ask(t, s, Params{Kind: kind, From: "2026-03-01", To: "2026-04-01", By: []string{"project"}}), "table")
@@ -142,7 +144,7 @@ func TestCSV(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	got = formatted(t, ask(t, s, Params{Kind: "quality", From: "2026-03-01", To: "2026-04-01"}), "csv")
-	if !strings.HasPrefix(got, "from,to,conflicts,quarantined,late,gaps\r\n2026-03-01T00:00:00Z,") {
+	if !strings.HasPrefix(got, "from,to,conflicts,quarantined,late,gaps,held,outside_lease_ms\r\n2026-03-01T00:00:00Z,") {
 		t.Errorf("got %q", got)
 	}
 	if err := Write(&bytes.Buffer{}, nil, "xml"); err == nil || !strings.Contains(err.Error(), "table, json, csv") {

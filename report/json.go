@@ -46,6 +46,8 @@ func (r *Report) JSON() []byte {
 		}
 		b = append(appendName(append(b, ']'), "totals"), '{')
 		b = append(appendFigures(b, &r.Totals, r.Currency), '}')
+	} else {
+		b = appendSources(b, r)
 	}
 	b = append(appendName(b, "quality"), '{')
 	for _, q := range qualityColumns(&r.Quality) {
@@ -99,9 +101,10 @@ type qualityColumn struct {
 	value int64
 }
 
-func qualityColumns(q *schema.Quality) [4]qualityColumn {
+func qualityColumns(q *schema.Quality) [6]qualityColumn {
 	return [...]qualityColumn{
-		{"conflicts", q.Conflicts}, {"quarantined", q.Quarantined}, {"late", q.Late}, {"gaps", q.Gaps},
+		{"conflicts", q.Conflicts}, {"quarantined", q.Quarantined}, {"late", q.Late}, {"gaps", q.Gaps}, {"held", q.Held},
+		{"outside_lease_ms", q.OutsideLeaseMs},
 	}
 }
 

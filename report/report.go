@@ -19,6 +19,10 @@ type Report struct {
 	Rows     []Row
 	Totals   Figures
 	Quality  schema.Quality
+	// Sources are in reports of kind quality: at most schema.MaxSources of the
+	// SourcesTotal that there are.
+	Sources      []schema.SourceQuality
+	SourcesTotal int64
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -46,6 +50,11 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
 	}
+	if req.Kind == "quality" {
+		if r.Sources, r.SourcesTotal, err = s.Store.Sources(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs); err != nil {
+			return nil, fmt.Errorf("report: sources: %w", err)
+		}
+	}
 	return r, nil
 }
 
@@ -56,7 +65,7 @@ func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) erro
 		return err
 	}
 	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs,
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
 	})
 	if err != nil {
 		return fmt.Errorf("report: usage: %w", err)

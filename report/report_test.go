@@ -259,7 +259,7 @@ func TestNothingAllocated(t *testing.T) { // F5
 	got := string(r.JSON())
 	want := `{"from":"2026-03-01T00:00:00Z","to":"2026-03-02T00:00:00Z","as_of":"2027-01-01T12:00:00Z","zone":"UTC","currency":"USD","by":["project"],"rows":[],` +
 		`"totals":{"allocated_ms":0,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":0,"free_ms":0,"free_cost":null,"energy_mj":null},` +
-		`"quality":{"conflicts":0,"quarantined":0,"late":0,"gaps":0}}` + "\n"
+		`"quality":{"conflicts":0,"quarantined":0,"late":0,"gaps":0,"held":0,"outside_lease_ms":0}}` + "\n"
 	if got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

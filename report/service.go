@@ -16,9 +16,15 @@ type Store interface {
 	// Events lists the events that overlap a span, in an order that does not
 	// change between pages. next is empty on the last page.
 	Events(ctx context.Context, q schema.EventQuery) (events []schema.StoredEvent, next string, err error)
+	// Leases lists the states of leases that overlap a span, by instance and time.
+	// Filters on what a lease has no value for leave it out.
+	Leases(ctx context.Context, q schema.EventQuery) ([]schema.LeaseSegment, error)
 	// Quality counts what a reader has to know about the data of a span.
 	// asOfMs 0 means everything stored so far.
 	Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error)
+	// Sources says the same of each source, those with most late events first, at
+	// most schema.MaxSources of them, and how many sources there are.
+	Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (list []schema.SourceQuality, total int64, err error)
 }
 
 // DefaultThreshold is the utilization in millionths from which a unit counts as

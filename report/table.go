@@ -87,6 +87,10 @@ func (r *Report) Table(w io.Writer) error {
 		b.WriteByte('\n')
 		align(&b, len(r.By), r.tableLines(columns))
 	}
+	if r.Kind == "quality" && len(r.Sources) > 0 {
+		b.WriteByte('\n')
+		sourcesTable(&b, r)
+	}
 	if text := qualityText(&r.Quality, r.Kind == "quality"); text != "" {
 		b.WriteString("\n" + text)
 	}
@@ -201,7 +205,9 @@ func qualityText(q *schema.Quality, all bool) string {
 		{q.Conflicts, "conflicting events (the copy stored first counts)"},
 		{q.Quarantined, "quarantined messages or events (not counted; see gpumeter quarantine list)"},
 		{q.Late, "late events (counted)"},
+		{q.Held, "held events (they end in the future by the clock of their source, and count from then on)"},
 		{q.Gaps, "missing sequence numbers (reported by no event that arrived)"},
+		{q.OutsideLeaseMs, "ms of units reported for instances whose lease held none (not counted)"},
 	} {
 		if all || p.n != 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))

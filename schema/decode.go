@@ -11,6 +11,15 @@ type Reject struct {
 	Place int    // position of the event in its message, -1 when the whole message is meant
 	Raw   []byte // the bytes as they came
 	Err   error  // an *Error
+	// Held is set for a good event that only has to wait.
+	Held *Held
+}
+
+// Held says until when a good event waits that came before its time.
+type Held struct {
+	Source  string
+	DueMs   int64 // the event's end
+	AheadMs int64 // by how much at least the clock of the source was ahead
 }
 
 // Decoded is what one message holds, each event with its place in the message.

@@ -25,6 +25,9 @@ const (
 	KindMisdirected Kind = "misdirected"
 	// KindTooLarge: a field or a message is above its bound.
 	KindTooLarge Kind = "too_large"
+	// KindFuture: a good event that ends later than it may. Held aside, and
+	// offered again when its time has come.
+	KindFuture Kind = "future"
 )
 
 // Error is the one error that decoding and validating an event returns.

@@ -17,6 +17,9 @@ type UsageQuery struct {
 	Filter map[string]string
 	// AsOfMs counts only events that the stream had stored by then; 0 = all.
 	AsOfMs int64
+	// NowMs is when the question is asked: leased time that lies later has not
+	// happened and is not allocated. 0 = there is no later.
+	NowMs int64
 }
 
 // UsageRow is the usage of one group in one piece.
@@ -108,9 +111,30 @@ type StoredEvent struct {
 // Quality counts what a reader of a report has to know about its data.
 type Quality struct {
 	Conflicts   int64 `json:"conflicts"`   // identities of the span with more than one content
-	Quarantined int64 `json:"quarantined"` // messages or events set aside, ever, not driven again since
+	Quarantined int64 `json:"quarantined"` // messages or events set aside, ever, not driven again since; without those held
 	Late        int64 `json:"late"`        // events of the span that the stream got later than the grace time
 	Gaps        int64 `json:"gaps"`        // sequence numbers missing between those a source sent
+	Held        int64 `json:"held"`        // events that ended in the future when they came, and wait for their time
+	// OutsideLeaseMs is unit time that was reported for an instance while its
+	// lease did not hold any; it is not allocated.
+	OutsideLeaseMs int64 `json:"outside_lease_ms"`
+}
+
+// MaxSources bounds how many sources a report of quality names.
+const MaxSources = 100
+
+// SourceQuality is what a reader has to know about one source. Events are the
+// distinct usage events of the span, held ones those that waited during it.
+type SourceQuality struct {
+	Source       string
+	Events       int64
+	Late         int64 // of Events, those that the stream got later than the grace time
+	Held         int64 // events that wait for their time
+	WorstDelayMs Maybe // longest time from an event's end to its storing, 0 when none; unknown without events
+	// ClockOffsetMs is by how much at least the source's clock is ahead, 0 when
+	// nothing says that it is; unknown when no event says when it was made.
+	ClockOffsetMs Maybe
+	LastEventMs   int64 // when the stream last stored one of them
 }
 
 // QuarantinedItem is one row of the quarantine.
@@ -126,7 +150,8 @@ type QuarantinedItem struct {
 	Kind           Kind   `json:"kind"`
 	Reason         string `json:"reason"`
 	Raw            string `json:"raw"`
-	RedrivenAt     string `json:"redriven_at,omitempty"`
+	RedrivenAt     string `json:"redriven_at,omitempty"` // the first time
+	DueAt          string `json:"due_at,omitempty"`      // of an event that is held: when it is driven again by itself
 }
 
 // Mark says that windows of some units have to be computed again. Marks are

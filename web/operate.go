@@ -22,7 +22,7 @@ type QuarantinePage struct {
 
 // RedriveRequest chooses what to offer to the stream again: All or Refs.
 type RedriveRequest struct {
-	All  bool     `json:"all,omitempty" doc:"Everything not driven again yet"`
+	All  bool     `json:"all,omitempty" doc:"Everything not driven again yet, without events that are held until their time"`
 	Refs []string `json:"refs,omitempty" maxItems:"1000" doc:"The ref of each item"`
 }
 

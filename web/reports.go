@@ -166,6 +166,9 @@ type reportDoc struct {
 	Rows     []map[string]any `json:"rows,omitempty" nullable:"false" doc:"Each has the keys of by, as text, followed by the keys of totals"`
 	Totals   *figuresDoc      `json:"totals,omitempty" doc:"Absent from quality"`
 	Quality  schema.Quality   `json:"quality"`
+
+	Sources      []report.SourceFigures `json:"sources,omitempty" nullable:"false" doc:"Only in quality: at most 100, those with most late events first"`
+	SourcesTotal int64                  `json:"sources_total,omitempty" doc:"Only in quality: how many sources there are"`
 }
 
 func reportSchema(registry huma.Registry) *huma.Schema {

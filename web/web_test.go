@@ -39,6 +39,14 @@ func (s *store) Events(_ context.Context, q schema.EventQuery) ([]schema.StoredE
 	return nil, "more", s.err
 }
 
+func (s *store) Leases(context.Context, schema.EventQuery) ([]schema.LeaseSegment, error) {
+	return nil, nil
+}
+
+func (s *store) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return nil, 0, nil
+}
+
 func (s *store) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{}, s.err
 }

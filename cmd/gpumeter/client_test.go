@@ -101,6 +101,14 @@ func (emptyStore) Events(context.Context, schema.EventQuery) ([]schema.StoredEve
 	return nil, "", nil
 }
 
+func (emptyStore) Leases(context.Context, schema.EventQuery) ([]schema.LeaseSegment, error) {
+	return nil, nil
+}
+
+func (emptyStore) Sources(context.Context, string, int64, int64, int64) ([]schema.SourceQuality, int64, error) {
+	return nil, 0, nil
+}
+
 func (emptyStore) Quality(context.Context, string, int64, int64, int64) (schema.Quality, error) {
 	return schema.Quality{Late: 4}, nil
 }

@@ -64,9 +64,9 @@ func writeQuarantine(c *cobra.Command, page *web.QuarantinePage) error {
 		return err
 	}
 	w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ref\tstored at\tsubject\treason\tdriven again")
+	fmt.Fprintln(w, "ref\tstored at\tsubject\treason\theld until\tdriven again")
 	for _, i := range page.Items {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", oneLine(i.Ref), i.StoredAt, oneLine(i.Subject), oneLine(i.Reason), i.RedrivenAt)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(i.Ref), i.StoredAt, oneLine(i.Subject), oneLine(i.Reason), i.DueAt, i.RedrivenAt)
 	}
 	if page.Next != "" {
 		fmt.Fprintf(w, "\nmore: --after %s\n", oneLine(page.Next))
@@ -83,7 +83,7 @@ func quarantineRedriveCommand() *cobra.Command {
 		Long:  "Offers items to the stream again, for example after an upgrade that knows their type. Harmless to repeat:\nan event that was taken before counts once. REF is as \"quarantine list\" shows it.",
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "everything not driven again yet")
+	cmd.Flags().BoolVar(&all, "all", false, "everything not driven again yet; events that are held until their time need nobody")
 	cmd.RunE = func(c *cobra.Command, refs []string) error {
 		if all == (len(refs) > 0) {
 			return usagef("give either --all or the REFs of items")

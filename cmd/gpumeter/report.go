@@ -63,7 +63,7 @@ var reportShort = map[string]string{
 	"waste":       "What idle units cost those who held them, most first",
 	"utilization": "How busy units were",
 	"usage":       "How long units were held, busy, idle and unknown",
-	"quality":     "What there is to know about the data: conflicts, quarantine, late events, gaps",
+	"quality":     "What there is to know about the data: conflicts, quarantine, late and held events, gaps, and each source",
 }
 
 func reportCommand() *cobra.Command {

@@ -125,6 +125,7 @@ func consumeFlags(f *pflag.FlagSet, o *app.Options) {
 	f.IntVar(&o.BatchRows, "batch-rows", 50_000, "rows at which a batch is stored")
 	f.DurationVar(&o.BatchAge, "batch-age", 500*time.Millisecond, "age at which a batch is stored")
 	f.DurationVar(&o.AckWait, "ack-wait", 30*time.Second, "time after which the stream delivers an unacknowledged message again")
+	toleranceFlag(f, o)
 }
 
 func aggregateFlags(f *pflag.FlagSet, o *app.Options) {
@@ -136,6 +137,7 @@ func serveFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address of HTTP; port 0 takes a free one")
 	f.StringVar(&o.Prices, "prices", "", "price list (YAML); without one everything is unpriced")
 	f.DurationVar(&o.StuckAfter, "stuck-after", 15*time.Second, "readiness fails when there is backlog and nothing was acknowledged for so long")
+	graceFlags(f, o)
 }
 
 func upCommand() *cobra.Command {

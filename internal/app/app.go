@@ -61,6 +61,7 @@ type app struct {
 	sub        *jetstream.Subscription
 	consumer   *consumer.Consumer
 	driver     *aggregator.Driver
+	releaser   *releaser
 	producers  []*producer.Producer
 	histories  []*producer.Producer // those with a past to fill in first
 	http       *http.Server
@@ -253,7 +254,7 @@ func (a *app) buildConsumer() error {
 	c, err := consumer.New(consumer.Options{
 		Deliveries: sub.Deliveries(), Marks: a.db, MaxRows: a.o.BatchRows, MaxAge: a.o.BatchAge,
 		NewBatch: func() consumer.Batch { return a.db.NewBatch() },
-		Now:      a.o.Clock.Now, Logger: a.o.Logger.With("part", "consumer"), At: at,
+		Now:      a.o.Clock.Now, Logger: a.o.Logger.With("part", "consumer"), At: at, FutureTolerance: a.o.FutureTolerance,
 	})
 	if err != nil {
 		return err

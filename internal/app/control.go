@@ -2,11 +2,11 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,13 +21,24 @@ import (
 
 const topicRedrive = "redrive"
 
-// redriveJob asks for one quarantined item to be driven again. It names the item
-// and does not carry its bytes: they may be no text, and too many for a message.
+// redriveJob asks for some quarantined items to be driven again. It names the
+// items and does not carry their bytes: they may be no text, and too many for a
+// message.
 type redriveJob struct {
-	Item schema.QuarantinedItem `json:"item"`
-	// Epoch is kept apart because the item does not show it.
-	Epoch uint64 `json:"epoch"`
+	Items []redriveItem `json:"items"`
 }
+
+type redriveItem struct {
+	Tenant   string `json:"tenant"`
+	Stream   string `json:"stream"`
+	Epoch    uint64 `json:"epoch"`
+	Sequence uint64 `json:"sequence"`
+	Place    int32  `json:"place"`
+}
+
+// maxJobItems bounds one job, so that its message stays far below what the
+// stream takes.
+const maxJobItems = 500
 
 // buildControl starts the control path: a Watermill router whose handlers are
 // retried, and whose failures go to a poison topic instead of blocking the rest.
@@ -68,32 +79,46 @@ func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
 }
 
-// redrive publishes a quarantined item again on the subject it came on. It is
-// handled at least once; the message id makes a repeat within two minutes a
+// redrive publishes quarantined items again on the subjects they came on. It is
+// handled at least once; the message ids make a repeat within two minutes a
 // duplicate, and identity makes a later one harmless.
 func (a *app) redrive(m *message.Message) error {
 	var job redriveJob
 	if err := json.Unmarshal(m.Payload, &job); err != nil {
 		return fmt.Errorf("re-drive job: %w", err)
 	}
-	it := &job.Item
-	it.Epoch = job.Epoch
-	raw, err := a.db.QuarantinedBytes(m.Context(), it)
-	if err != nil {
-		return err
+	rest := make([]schema.QuarantinedItem, len(job.Items))
+	for i, it := range job.Items {
+		rest[i] = schema.QuarantinedItem{Tenant: it.Tenant, Stream: it.Stream, Epoch: it.Epoch, StreamSequence: it.Sequence, Place: it.Place}
 	}
-	id := sha256.Sum256(fmt.Appendf(nil, "redrive/%s/%d/%d/%d/%s", it.Stream, it.Epoch, it.StreamSequence, it.Place, m.UUID))
-	receipts, err := a.publisher.Publish(m.Context(), []schema.Message{{
-		Subject: it.Subject, ContentType: it.ContentType, Payload: raw,
-		ID: base64.RawURLEncoding.EncodeToString(id[:16]),
-	}})
-	if err != nil {
-		return err
+	for len(rest) > 0 {
+		items, err := a.db.Reread(m.Context(), rest, againBytes)
+		if err != nil {
+			return err
+		}
+		if len(items) == 0 {
+			return fmt.Errorf("re-drive job: none of its %d items is in the quarantine, %s/%d of tenant %q neither", len(rest), rest[0].Stream, rest[0].StreamSequence, rest[0].Tenant)
+		}
+		done, err := offerAgain(m.Context(), a.publisher.Publish, items, "redrive/"+m.UUID)
+		if err := errors.Join(err, a.db.MarkRedriven(m.Context(), done, a.o.Clock.Now().UnixMilli())); err != nil {
+			return err
+		}
+		rest = without(rest, items)
 	}
-	if receipts[0].Err != nil {
-		return receipts[0].Err
+	return nil
+}
+
+// without returns the items of list that are not in taken.
+func without(list, taken []schema.QuarantinedItem) []schema.QuarantinedItem {
+	gone := make(map[redriveItem]bool, len(taken))
+	for i := range taken {
+		gone[refOf(&taken[i])] = true
 	}
-	return a.db.MarkRedriven(m.Context(), it, a.o.Clock.Now().UnixMilli())
+	return slices.DeleteFunc(list, func(it schema.QuarantinedItem) bool { return gone[refOf(&it)] })
+}
+
+func refOf(it *schema.QuarantinedItem) redriveItem {
+	return redriveItem{Tenant: it.Tenant, Stream: it.Stream, Epoch: it.Epoch, Sequence: it.StreamSequence, Place: it.Place}
 }
 
 // quarantine gives the HTTP API access to what could not be accepted.
@@ -132,17 +157,22 @@ func (q *quarantine) Redrive(ctx context.Context, tenant string, refs []web.Ref)
 			return 0, err
 		}
 	}
-	for i := range items {
-		items[i].Raw = ""
-		b, err := json.Marshal(redriveJob{Item: items[i], Epoch: items[i].Epoch})
+	given := 0
+	for part := range slices.Chunk(items, maxJobItems) {
+		job := redriveJob{}
+		for i := range part {
+			job.Items = append(job.Items, refOf(&part[i]))
+		}
+		b, err := json.Marshal(job)
 		if err != nil {
-			return i, err
+			return given, err
 		}
 		m := message.NewMessage(watermill.NewUUID(), b)
 		m.SetContext(ctx)
 		if err := q.a.control.Publish(topicRedrive, m); err != nil {
-			return i, err
+			return given, err
 		}
+		given += len(part)
 	}
 	return len(items), nil
 }

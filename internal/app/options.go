@@ -74,6 +74,11 @@ type Options struct {
 	HourEvery   time.Duration // aggregator: how long an hour's mark rests
 	StuckAfter  time.Duration // readiness: backlog without progress; default 15 s
 
+	// FutureTolerance is how much later than the stream stored it an event may
+	// end; one that ends later is held until then. 0: DefaultFutureTolerance.
+	FutureTolerance time.Duration
+	Grace           Grace
+
 	// UnsyncedStream acknowledges events before the disk has them. Weaker than
 	// the guarantee; printed at start.
 	UnsyncedStream bool
@@ -126,6 +131,12 @@ func (o *Options) fill() error {
 	}
 	if o.Simulate < 0 || o.SimulateHistory < 0 {
 		faults = append(faults, errors.New("--simulate and --simulate-history may not be negative"))
+	}
+	if o.FutureTolerance < 0 {
+		faults = append(faults, fmt.Errorf("--future-tolerance %v is negative", o.FutureTolerance))
+	}
+	if err := o.Grace.check(); err != nil {
+		faults = append(faults, err)
 	}
 	if err := os.MkdirAll(o.Data, 0o755); err != nil {
 		faults = append(faults, fmt.Errorf("--data: %w", err))

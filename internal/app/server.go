@@ -19,7 +19,7 @@ import (
 
 func (a *app) buildServer(ctx context.Context) error {
 	service, err := report.New(report.Options{
-		Store: &usageStore{db: a.db, threshold: a.o.Threshold},
+		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
 		Book:  func() *pricing.Book { return a.book },
 		Now:   a.o.Clock.Now, ThresholdMillionths: a.o.Threshold,
 	})
@@ -29,6 +29,11 @@ func (a *app) buildServer(ctx context.Context) error {
 	if err := a.buildControl(ctx); err != nil {
 		return err
 	}
+	a.releaser = &releaser{
+		store: a.db, publish: a.publisher.Publish, clock: a.o.Clock,
+		log: a.o.Logger.With("part", "release"), at: haltPoints(a.o.Data),
+	}
+	a.background = append(a.background, a.releaser.run)
 	listener, err := net.Listen("tcp", a.o.Listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -54,6 +59,7 @@ type Status struct {
 	Events      int64  `json:"events"`             // stored since the start
 	Quarantined int64  `json:"quarantined"`        // set aside since the start
 	Failures    int64  `json:"failures"`           // failed attempts to store
+	Held        int64  `json:"held_events"`        // that ended in the future when they came, and wait for their time
 	SpoolEvents int64  `json:"spool_events"`       // waiting at the agents of this process
 	Restarts    int    `json:"engine_restarts"`
 	Prices      string `json:"prices,omitempty"` // content hash of the price list
@@ -75,6 +81,7 @@ func (a *app) status(ctx context.Context) (any, error) {
 	var err error
 	s.DirtyMinute, s.DirtyHour, err = a.db.CountMarks(ctx)
 	faults = append(faults, err)
+	s.Held = a.releaser.held.Load()
 	s.SpoolEvents = a.spooled()
 	if a.engine != nil {
 		s.Restarts = a.engine.Restarts()
@@ -184,6 +191,10 @@ func (a *app) registerMetrics() {
 		counter("aggregator_windows_total", "Marks of minutes recomputed.", func() float64 { return float64(a.driver.Status().Windows) })
 		counter("aggregator_cells_total", "Rows of usage per minute written.", func() float64 { return float64(a.driver.Status().Minutes) })
 		gauge("aggregator_pending_hours", "Marks of hours that wait to be summed up.", func() float64 { return float64(a.driver.Status().Pending) })
+	}
+	if a.releaser != nil {
+		gauge("held_events", "Events that ended in the future when they came, and wait for their time.", func() float64 { return float64(a.releaser.held.Load()) })
+		counter("released_total", "Held events published again when their time had come.", func() float64 { return float64(a.releaser.released.Load()) })
 	}
 	if a.engine != nil {
 		counter("engine_restarts_total", "Restarts of the embedded ClickHouse.", func() float64 { return float64(a.engine.Restarts()) })

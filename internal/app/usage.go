@@ -22,6 +22,7 @@ import (
 type usageStore struct {
 	db        *clickhouse.DB
 	threshold int64
+	grace     Grace
 }
 
 // maxCutMinutes bounds how many minutes are computed from raw events for one
@@ -33,8 +34,24 @@ func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.U
 	if len(q.Cuts) < 2 {
 		return nil, fmt.Errorf("usage of %d cuts: at least two are needed", len(q.Cuts))
 	}
+	v, err := s.leases(ctx, &q, false)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return s.answer(ctx, &q, nil)
+	}
+	rows, err := s.answer(ctx, &v.q, v)
+	if err != nil {
+		return nil, err
+	}
+	return v.finish(rows)
+}
+
+// answer adds up usage; v, which may be nil, says what leases allow.
+func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseView) ([]schema.UsageRow, error) {
 	if q.AsOfMs > 0 {
-		return s.asOf(ctx, &q)
+		return s.asOf(ctx, q, v)
 	}
 	from, to := q.Cuts[0], q.Cuts[len(q.Cuts)-1]
 	pending, err := s.db.PendingHours(ctx, q.Tenant, from, to)
@@ -47,22 +64,30 @@ func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.U
 	}
 	open := slices.Compact(sorted(append(brokenHours, pending...)))
 	var sums rowSums
-	rows, err := s.db.Usage(ctx, &q, clickhouse.Hours, clickhouse.Windows{
-		FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open,
-	})
+	hours := clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open}
+	minutes := clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)}
+	if v != nil {
+		if err := s.plan(ctx, v, &hours, &minutes); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.db.Usage(ctx, q, clickhouse.Hours, hours)
 	if err != nil {
 		return nil, err
 	}
 	sums.add(rows...)
-	rows, err = s.db.Usage(ctx, &q, clickhouse.Minutes, clickhouse.Windows{
-		FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...),
-	})
+	rows, err = s.db.Usage(ctx, q, clickhouse.Minutes, minutes)
 	if err != nil {
 		return nil, err
 	}
 	sums.add(rows...)
 	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
-		if err := s.fromEvents(ctx, &q, max(span.StartMs, from), min(span.EndMs, to), &sums); err != nil {
+		if err := s.fromEvents(ctx, q, max(span.StartMs, from), min(span.EndMs, to), v, &sums); err != nil {
+			return nil, err
+		}
+	}
+	if v != nil {
+		if err := s.minuteDetails(ctx, v, &sums); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +96,7 @@ func (s *usageStore) Usage(ctx context.Context, q schema.UsageQuery) ([]schema.U
 
 // asOf computes from the events that were stored by an instant, an hour at a
 // time so that memory is bounded.
-func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.UsageRow, error) {
+func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery, v *leaseView) ([]schema.UsageRow, error) {
 	var sums rowSums
 	to := q.Cuts[len(q.Cuts)-1]
 	first, last, err := s.db.Bounds(ctx, q.Tenant)
@@ -80,7 +105,7 @@ func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.U
 	}
 	for from := max(q.Cuts[0], first); from < min(to, last); {
 		next := min(schema.Floor(from, schema.HourMs)+schema.HourMs, to)
-		if err := s.fromEvents(ctx, q, from, next, &sums); err != nil {
+		if err := s.fromEvents(ctx, q, from, next, v, &sums); err != nil {
 			return nil, err
 		}
 		from = next
@@ -89,7 +114,7 @@ func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery) ([]schema.U
 }
 
 // fromEvents computes [fromMs, toMs) from raw events and adds it to sums.
-func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64, sums *rowSums) error {
+func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64, v *leaseView, sums *rowSums) error {
 	var windows []aggregator.Window
 	var pieces []int
 	for i := range q.Cuts[:len(q.Cuts)-1] {
@@ -98,15 +123,31 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
 		}
 	}
-	return s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
-		for _, cell := range aggregator.Compute(events, windows, s.threshold) {
+	covering := coverage{v: v}
+	err := s.db.RangeEvents(ctx, q.Tenant, fromMs, toMs, q.AsOfMs, q.Filter["unit"], func(events []schema.StoredEvent) error {
+		cut := windows
+		if v != nil {
+			cut = v.split(events, windows)
+		}
+		for _, cell := range aggregator.Compute(events, cut, s.threshold) {
+			at := indexOf(windows, cell.WindowMs)
+			if v != nil {
+				span := v.at(cell.Instance, cell.WindowMs)
+				if !v.wants(span) {
+					continue
+				}
+				covering.add(&cell, span, windows[at])
+			}
 			if matches(&cell, q.Filter) {
-				at, _ := slices.BinarySearchFunc(windows, cell.WindowMs, func(w aggregator.Window, ms int64) int { return int(w.StartMs - ms) })
 				sums.add(rowOf(&cell, pieces[at], q.By))
 			}
 		}
 		return nil
 	})
+	if err != nil || v == nil {
+		return err
+	}
+	return s.details(ctx, v, covering.settle(), nil)
 }
 
 // rowSums adds up the rows of one group and piece, and keeps the order in which
@@ -219,7 +260,16 @@ func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.
 
 // Quality implements report.Store.
 func (s *usageStore) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (schema.Quality, error) {
-	return s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs)
+	q, err := s.db.Quality(ctx, tenant, fromMs, toMs, asOfMs, s.grace.Of(tenant))
+	if err == nil {
+		q.OutsideLeaseMs, err = s.outsideLease(ctx, tenant, fromMs, toMs, asOfMs)
+	}
+	return q, err
+}
+
+// Sources implements report.Store.
+func (s *usageStore) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) ([]schema.SourceQuality, int64, error) {
+	return s.db.Sources(ctx, tenant, fromMs, toMs, asOfMs, s.grace.Of(tenant))
 }
 
 // labelOf reads one label out of the canonical JSON of a cell's labels.

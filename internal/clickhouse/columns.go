@@ -225,21 +225,22 @@ func (c *otherColumns) add(at *schema.Position, e *schema.Event, instance string
 type quarantineColumns struct {
 	input proto.Input
 
-	tenant, stream, kind              textColumn
-	storedAt, redrivenAt              *proto.ColDateTime64
-	epoch, sequence                   proto.ColUInt64
+	tenant, stream, kind, source      textColumn
+	storedAt, redrivenAt, dueAt       *proto.ColDateTime64
+	epoch, sequence, aheadMs          proto.ColUInt64
 	place                             proto.ColInt32
 	subject, contentType, reason, raw proto.ColStr
 }
 
 func (c *quarantineColumns) init() {
 	c.storedAt = new(proto.ColDateTime64).WithPrecision(9)
-	c.redrivenAt = new(proto.ColDateTime64).WithPrecision(3)
+	c.redrivenAt, c.dueAt = new(proto.ColDateTime64).WithPrecision(3), new(proto.ColDateTime64).WithPrecision(3)
 	c.input = proto.Input{
 		{Name: "tenant", Data: &c.tenant}, {Name: "stored_at", Data: c.storedAt}, {Name: "stream", Data: &c.stream},
 		{Name: "epoch", Data: &c.epoch}, {Name: "stream_sequence", Data: &c.sequence}, {Name: "place", Data: &c.place},
 		{Name: "subject", Data: &c.subject}, {Name: "content_type", Data: &c.contentType}, {Name: "kind", Data: &c.kind},
 		{Name: "reason", Data: &c.reason}, {Name: "raw", Data: &c.raw}, {Name: "redriven_at", Data: c.redrivenAt},
+		{Name: "due_at", Data: c.dueAt}, {Name: "source", Data: &c.source}, {Name: "ahead_ms", Data: &c.aheadMs},
 	}
 }
 
@@ -256,6 +257,13 @@ func (c *quarantineColumns) add(at *schema.Position, subject, contentType string
 	c.reason.Append(r.Err.Error())
 	c.raw.AppendBytes(r.Raw)
 	c.redrivenAt.AppendRaw(0)
+	var held schema.Held
+	if r.Held != nil {
+		held = *r.Held
+	}
+	c.dueAt.AppendRaw(proto.DateTime64(held.DueMs))
+	c.source.Append(held.Source)
+	c.aheadMs.Append(uint64(held.AheadMs))
 }
 
 // textColumn is a LowCardinality(String) column. It keeps the dictionary while

@@ -142,14 +142,14 @@ func cursorCondition(cursor string) (string, error) {
 var ErrBadCursor = fmt.Errorf("bad cursor")
 
 // Quarantine returns what is set aside, newest first, at most limit items.
-// pendingOnly leaves out what was driven again.
+// pendingOnly leaves out what was driven again, and what is held, which will be.
 func (db *DB) Quarantine(ctx context.Context, tenant string, limit int, pendingOnly bool) ([]schema.QuarantinedItem, error) {
 	having := ""
 	if pendingOnly {
-		having = " HAVING max(redriven_at) = toDateTime64(0, 3, 'UTC')"
+		having = " HAVING max(redriven_at) = " + never + " AND max(due_at) = " + never
 	}
 	rows, err := db.conn.Query(ctx, "SELECT toString(tenant), any(stored_at), toString(stream), epoch, stream_sequence, place, any(subject), any(content_type), "+
-		"toString(any(kind)), any(reason), any(raw), max(redriven_at) FROM quarantine WHERE tenant IN (?, '') "+
+		"toString(any(kind)), any(reason), any(raw), max(redriven_at), max(due_at) FROM quarantine WHERE tenant IN (?, '') "+
 		"GROUP BY tenant, stream, epoch, stream_sequence, place"+having+" ORDER BY epoch DESC, stream_sequence DESC, place DESC LIMIT ?", tenant, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read quarantine: %w", err)
@@ -158,40 +158,21 @@ func (db *DB) Quarantine(ctx context.Context, tenant string, limit int, pendingO
 	var items []schema.QuarantinedItem
 	for rows.Next() {
 		var (
-			it               schema.QuarantinedItem
-			stored, redriven time.Time
-			kind             string
+			it                    schema.QuarantinedItem
+			stored, redriven, due time.Time
+			kind                  string
 		)
-		if err := rows.Scan(&it.Tenant, &stored, &it.Stream, &it.Epoch, &it.StreamSequence, &it.Place, &it.Subject, &it.ContentType, &kind, &it.Reason, &it.Raw, &redriven); err != nil {
+		if err := rows.Scan(&it.Tenant, &stored, &it.Stream, &it.Epoch, &it.StreamSequence, &it.Place, &it.Subject, &it.ContentType, &kind, &it.Reason, &it.Raw, &redriven, &due); err != nil {
 			return nil, fmt.Errorf("read quarantine: %w", err)
 		}
 		it.Kind, it.StoredAt = schema.Kind(kind), schema.FormatTime(stored.UnixMilli())
 		if ms := redriven.UnixMilli(); ms > 0 {
 			it.RedrivenAt = schema.FormatTime(ms)
 		}
+		if ms := due.UnixMilli(); ms > 0 {
+			it.DueAt = schema.FormatTime(ms)
+		}
 		items = append(items, it)
 	}
 	return items, rows.Err()
-}
-
-// QuarantinedBytes returns an item exactly as it came.
-func (db *DB) QuarantinedBytes(ctx context.Context, it *schema.QuarantinedItem) ([]byte, error) {
-	var raw string
-	err := db.conn.QueryRow(ctx, "SELECT raw FROM quarantine WHERE tenant = ? AND stream = ? AND epoch = ? AND stream_sequence = ? AND place = ? LIMIT 1",
-		it.Tenant, it.Stream, it.Epoch, it.StreamSequence, it.Place).Scan(&raw)
-	if err != nil {
-		return nil, fmt.Errorf("read quarantined item: %w", err)
-	}
-	return []byte(raw), nil
-}
-
-// MarkRedriven notes that an item was driven again.
-func (db *DB) MarkRedriven(ctx context.Context, it *schema.QuarantinedItem, nowMs int64) error {
-	err := db.conn.Exec(ctx, "INSERT INTO quarantine SELECT tenant, stored_at, stream, epoch, stream_sequence, place, subject, content_type, kind, reason, raw, "+
-		"fromUnixTimestamp64Milli("+strconv.FormatInt(nowMs, 10)+", 'UTC') FROM quarantine WHERE tenant = ? AND stream = ? AND epoch = ? AND stream_sequence = ? AND place = ? LIMIT 1",
-		it.Tenant, it.Stream, it.Epoch, it.StreamSequence, it.Place)
-	if err != nil {
-		return fmt.Errorf("note re-drive: %w", err)
-	}
-	return nil
 }

@@ -29,6 +29,13 @@ type Windows struct {
 	FromMs, ToMs int64
 	Except       []int64
 	Hours        []int64
+
+	// Leases, when not nil, decides about the usage of instances that have one.
+	// Finer takes single windows of an instance out; Also adds to Hours those of
+	// single instances.
+	Leases *LeaseTable
+	Finer  []InstanceWindow
+	Also   []InstanceWindow
 }
 
 // PendingHours returns the hours of a tenant whose sum is older than its minutes.
@@ -55,10 +62,14 @@ func (db *DB) PendingHours(ctx context.Context, tenant string, fromMs, toMs int6
 // Usage sums the windows of one grain. Every window must lie within one piece of
 // the query; it is counted in the piece that holds its start.
 func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Windows) ([]schema.UsageRow, error) {
-	if w.Hours != nil && len(w.Hours) == 0 || w.FromMs >= w.ToMs {
+	if w.Hours != nil && len(w.Hours)+len(w.Also) == 0 || w.FromMs >= w.ToMs {
 		return nil, nil
 	}
-	where := "tenant = " + quoteText(q.Tenant) + " AND " + windowCondition(w) + filterCondition(q.Filter)
+	source := latest(grain.table, "tenant = "+quoteText(q.Tenant)+" AND "+windowCondition(w)+filterCondition(q.Filter))
+	if w.Leases != nil {
+		source = w.Leases.filtered(latest(grain.table, "tenant = "+quoteText(q.Tenant)+" AND "+leasedCondition(w)+filterCondition(q.Filter)))
+		ctx = roomy(ctx)
+	}
 	keys := make([]string, len(q.By))
 	names := make([]string, len(q.By))
 	for i, by := range q.By {
@@ -70,7 +81,7 @@ func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Wi
 	query := "SELECT " + strings.Join(selected, ", ") + ", " +
 		"sum(u.active_ms), sum(u.idle_ms), sumIf(u.idle_ms, u.instance = ''), sum(u.unknown_ms), sum(u.utilization_ms), sum(toUInt128(u.utilization_sum)), " +
 		"sum(u.memory_ms), sum(toUInt128(u.memory_byte_ms)), sum(u.energy_mj), sum(u.energy_ms) FROM (" +
-		latest(grain.table, where) + ") AS u GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
+		source + ") AS u GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
 	rows, err := db.conn.Query(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", grain.table, err)

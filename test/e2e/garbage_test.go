@@ -150,6 +150,7 @@ type quarantined struct {
 	Reason   string
 	Subject  string
 	Redriven string `json:"redriven_at"`
+	Due      string `json:"due_at"`
 }
 
 func (s *server) quarantine() []quarantined {

@@ -183,6 +183,7 @@ type status struct {
 	DirtyMinute int    `json:"dirty_minutes"`
 	DirtyHour   int    `json:"dirty_hours"`
 	Events      int64  `json:"events"`
+	Held        int64  `json:"held_events"`
 	Spool       int64  `json:"spool_events"`
 	Error       string `json:"error"`
 }

@@ -105,7 +105,7 @@ func checkOneMinute(t *testing.T, s *server, when string, commands bool) {
 			t.Errorf("%s: by hour %v, want 30 s in each of two hours", when, a.Rows)
 		}
 	}
-	if fmt.Sprint(a.Quality) != "map[conflicts:0 gaps:0 late:2 quarantined:0]" {
+	if fmt.Sprint(a.Quality) != "map[conflicts:0 gaps:0 held:0 late:2 outside_lease_ms:0 quarantined:0]" {
 		t.Errorf("%s: quality %v", when, a.Quality)
 	}
 	var explained struct{ Events []struct{ Counted bool } }

@@ -42,7 +42,6 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"report":    cmdAsk("report"),
 	"explain":   cmdAsk("explain"),
 	"statement": cmdAsk("statement"),
-	"incidents": cmdAsk("incidents"),
 	"gpumeter":  cmdAsk(),
 	"get":       cmdGet,
 	"ready":     cmdReady,

@@ -1,0 +1,289 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ClickHouse/ch-go/proto"
+	chgo "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/gpumeter/gpumeter/schema"
+)
+
+// LeaseEvents returns the stored lease events of a tenant, copies and conflicts
+// included, that the stream had stored by asOfMs (0 = all). With an instance it
+// returns those of every identity that names the instance in any of its copies,
+// so that the copy that counts is among them.
+func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs int64) ([]schema.StoredLease, error) {
+	where := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
+	if instance != "" {
+		where += " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE " + where + " AND instance = " + quoteText(instance) + ")"
+	}
+	var (
+		event           proto.ColStr
+		stream          textResult
+		payload         proto.ColFixedStr16
+		epoch, sequence proto.ColUInt64
+		place           proto.ColUInt32
+		storedNs        proto.ColInt64
+		list            []schema.StoredLease
+	)
+	results := proto.Results{
+		{Name: "event", Data: &event}, {Name: "payload", Data: &payload}, {Name: "stream", Data: &stream}, {Name: "epoch", Data: &epoch},
+		{Name: "stream_sequence", Data: &sequence}, {Name: "place", Data: &place}, {Name: "stored_ns", Data: &storedNs},
+	}
+	query := "SELECT event, payload, stream, epoch, stream_sequence, place, toUnixTimestamp64Nano(stored_at) AS stored_ns FROM raw_lease WHERE " + where
+	err := db.wire.query(ctx, query, results, func(rows int) error {
+		for i := range rows {
+			e, err := schema.DecodeEvent([]byte(event.Row(i)))
+			if err != nil {
+				return err
+			}
+			if e.Lease == nil {
+				return fmt.Errorf("event %s/%s is no lease event", e.Header().Source, e.Header().ID)
+			}
+			list = append(list, schema.StoredLease{Lease: *e.Lease, Payload: payload[i], Position: schema.Position{
+				Tenant: tenant, Stream: stream.Row(i), Epoch: epoch[i], StreamSequence: sequence[i], Place: place[i], StoredAtNs: storedNs[i],
+			}})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read lease events: %w", err)
+	}
+	return list, nil
+}
+
+// LeaseSpan says what an instance's lease means for its usage from AtMs until
+// its next span begins.
+type LeaseSpan struct {
+	Instance string
+	AtMs     int64
+	Held     bool
+	// Gpus are leased; of the time of so many, what usage does not cover is added
+	// to Group. Group 0 adds nothing.
+	Gpus  int64
+	Group int
+}
+
+// InstanceWindow is a window of the usage of one instance.
+type InstanceWindow struct {
+	Instance string
+	StartMs  int64
+}
+
+// LeaseTable is a list of spans that statements can join with. Every instance
+// with a lease has a span that begins at 0.
+type LeaseTable struct {
+	sql     string
+	outside bool
+}
+
+// NewLeaseTable makes a table that keeps the usage of instances without a lease
+// and what lies in held spans, or, if outside, only what lies in the others.
+func NewLeaseTable(spans []LeaseSpan, outside bool) *LeaseTable {
+	var b strings.Builder
+	for i := range spans {
+		s := &spans[i]
+		held := 0
+		if s.Held {
+			held = 1
+		}
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\n", tabText.Replace(s.Instance), s.AtMs, held, s.Gpus, s.Group)
+	}
+	return &LeaseTable{sql: inline("leased String, at Int64, held UInt8, gpus Int64, grp UInt32", b.String()), outside: outside}
+}
+
+// tabText writes text into a field of tab-separated lines.
+var tabText = strings.NewReplacer("\\", "\\\\", "\t", "\\t", "\n", "\\n", "\r", "\\r", "\x00", "\\0")
+
+// inline writes rows into a statement as one literal, whatever their number: the
+// server bounds how many parts a statement may have.
+func inline(columns, lines string) string {
+	if lines == "" {
+		return "(SELECT * FROM null('" + columns + "'))"
+	}
+	return "(SELECT * FROM format('TSV', '" + columns + "', " + quoteText(lines) + "))"
+}
+
+// windowsInline is a set of (instance, window).
+func windowsInline(list []InstanceWindow) string {
+	var b strings.Builder
+	for _, w := range list {
+		fmt.Fprintf(&b, "%s\t%d\n", tabText.Replace(w.Instance), w.StartMs/1000)
+	}
+	return "(SELECT i, toDateTime(w, 'UTC') FROM " + inline("i String, w UInt32", b.String()) + ")"
+}
+
+// roomy lets a statement be as long as leases make it: about 60 bytes for every
+// change of a lease in the span.
+func roomy(ctx context.Context) context.Context {
+	return chgo.Context(ctx, chgo.WithSettings(chgo.Settings{"max_query_size": 1 << 30}))
+}
+
+// leasedCondition selects the windows of w when leases decide about them.
+func leasedCondition(w Windows) string {
+	condition := "`window` >= " + seconds(w.FromMs) + " AND `window` < " + seconds(w.ToMs+999)
+	if w.Hours != nil {
+		var any []string
+		if len(w.Hours) > 0 {
+			any = append(any, hoursCondition(w.Hours))
+		}
+		if len(w.Also) > 0 {
+			any = append(any, "("+hoursCondition(hoursOf(w.Also))+") AND (instance, toStartOfHour(`window`, 'UTC')) IN "+windowsInline(w.Also))
+		}
+		condition += " AND (" + strings.Join(any, " OR ") + ")"
+	}
+	if len(w.Except) > 0 {
+		condition += " AND `window` NOT IN (" + secondsList(w.Except) + ")"
+	}
+	if len(w.Finer) > 0 {
+		condition += " AND (instance, `window`) NOT IN " + windowsInline(w.Finer)
+	}
+	return condition
+}
+
+func hoursOf(list []InstanceWindow) []int64 {
+	hours := make([]int64, len(list))
+	for i, w := range list {
+		hours[i] = w.StartMs
+	}
+	slices.Sort(hours)
+	return slices.Compact(hours)
+}
+
+// filtered keeps of the rows of a usage table what the leases allow.
+func (t *LeaseTable) filtered(rows string) string {
+	kept := "s.leased = '' OR s.held = 1"
+	join := "ASOF LEFT JOIN"
+	if t.outside {
+		kept, join = "s.held = 0", "ASOF JOIN"
+	}
+	return "SELECT u.* FROM (" + withMs(rows) + ") AS u " + join + " " + t.sql + " AS s ON u.instance = s.leased AND u.window_ms >= s.at WHERE " + kept
+}
+
+func withMs(rows string) string {
+	return strings.Replace(rows, "SELECT *", "SELECT *, toInt64(toUnixTimestamp(`window`)) * 1000 AS window_ms", 1)
+}
+
+// Covered is how much of the leased time of a group its instances' usage covers
+// in a piece.
+type Covered struct {
+	Group, Piece int
+	Ms           int64
+}
+
+// LeaseCovered says how much of the leased time is covered by the windows of a
+// grain, and in which windows the sums do not tell: several units reported part
+// of the window each, more of them than are leased, and whether they did so at
+// the same time has to be looked at in finer grain.
+//
+// Every window must lie within one span of the instance and one piece.
+func (db *DB) LeaseCovered(ctx context.Context, tenant string, cuts []int64, grain Grain, w Windows) ([]Covered, []InstanceWindow, error) {
+	if w.Hours != nil && len(w.Hours)+len(w.Also) == 0 || w.FromMs >= w.ToMs {
+		return nil, nil, nil
+	}
+	where := "tenant = " + quoteText(tenant) + " AND " + leasedCondition(w) + " AND instance IN (SELECT leased FROM " + w.Leases.sql + " WHERE grp > 0)"
+	units := "SELECT instance, `window`, unit, sum(active_ms + idle_ms + unknown_ms) AS ms FROM (" + latest(grain.table, where) + ") GROUP BY instance, `window`, unit"
+	windows := fmt.Sprintf("SELECT instance, `window`, toInt64(toUnixTimestamp(`window`)) * 1000 AS window_ms, toInt64(count()) AS units, "+
+		"toInt64(countIf(ms = %d)) AS full, toInt64(sum(ms)) AS covered FROM (%s) GROUP BY instance, `window`", grain.length, units)
+	judged := fmt.Sprintf("SELECT u.instance AS instance, u.window_ms AS window_ms, s.grp AS grp, %s AS piece, u.units > s.gpus AND u.full < s.gpus AS unclear, "+
+		"multiIf(unclear, 0, u.units <= s.gpus, u.covered, s.gpus * %d) AS ms FROM (%s) AS u ASOF JOIN %s AS s "+
+		"ON u.instance = s.leased AND u.window_ms >= s.at WHERE s.grp > 0", pieceOf(cuts), grain.length, windows, w.Leases.sql)
+	query := "SELECT grp, piece, sum(ms), groupArrayIf(instance, unclear), groupArrayIf(window_ms, unclear) FROM (" + judged + ") GROUP BY grp, piece"
+	rows, err := db.conn.Query(roomy(ctx), query)
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare leases with %s: %w", grain.table, err)
+	}
+	defer rows.Close()
+	var covered []Covered
+	var unclear []InstanceWindow
+	for rows.Next() {
+		var (
+			group     uint32
+			piece, ms int64
+			instances []string
+			starts    []int64
+		)
+		if err := rows.Scan(&group, &piece, &ms, &instances, &starts); err != nil {
+			return nil, nil, fmt.Errorf("compare leases with %s: %w", grain.table, err)
+		}
+		covered = append(covered, Covered{Group: int(group), Piece: int(piece), Ms: ms})
+		for i := range instances {
+			unclear = append(unclear, InstanceWindow{instances[i], starts[i]})
+		}
+	}
+	return covered, unclear, rows.Err()
+}
+
+// InstanceUnits returns which units an instance used in each of the minutes, by
+// their hash.
+func (db *DB) InstanceUnits(ctx context.Context, tenant string, minutes []InstanceWindow) (map[InstanceWindow][]uint64, error) {
+	if len(minutes) == 0 {
+		return nil, nil
+	}
+	lo, hi := minutes[0].StartMs, minutes[0].StartMs
+	for _, m := range minutes {
+		lo, hi = min(lo, m.StartMs), max(hi, m.StartMs)
+	}
+	rows, err := db.conn.Query(roomy(ctx), "SELECT instance, toInt64(toUnixTimestamp(`window`)) * 1000 AS ms, groupUniqArray(unit_hash) FROM usage_minute WHERE tenant = "+
+		quoteText(tenant)+" AND `window` >= "+seconds(lo)+" AND `window` <= "+seconds(hi)+" AND ("+hoursCondition(floors(minutes))+
+		") AND (instance, `window`) IN "+windowsInline(minutes)+" GROUP BY instance, ms")
+	if err != nil {
+		return nil, fmt.Errorf("read the units of instances: %w", err)
+	}
+	defer rows.Close()
+	units := make(map[InstanceWindow][]uint64, len(minutes))
+	for rows.Next() {
+		var w InstanceWindow
+		var hashes []uint64
+		if err := rows.Scan(&w.Instance, &w.StartMs, &hashes); err != nil {
+			return nil, fmt.Errorf("read the units of instances: %w", err)
+		}
+		units[w] = hashes
+	}
+	return units, rows.Err()
+}
+
+func floors(minutes []InstanceWindow) []int64 {
+	hours := make([]int64, len(minutes))
+	for i, m := range minutes {
+		hours[i] = schema.Floor(m.StartMs, schema.HourMs)
+	}
+	slices.Sort(hours)
+	return slices.Compact(hours)
+}
+
+// UnitMinute is a minute of one unit.
+type UnitMinute struct {
+	Unit    uint64 // hash
+	StartMs int64
+}
+
+// UnitMinuteEvents calls visit for every unit of the list, with events that the
+// stream had stored by asOfMs (0 = all): all that overlap a minute of the unit
+// in the list, and perhaps others.
+func (db *DB) UnitMinuteEvents(ctx context.Context, tenant string, minutes []UnitMinute, asOfMs int64, visit func(events []schema.StoredEvent) error) error {
+	if len(minutes) == 0 {
+		return nil
+	}
+	lo, hi := minutes[0].StartMs, minutes[0].StartMs
+	units := map[uint64]bool{}
+	var pairs, hashes strings.Builder
+	for _, m := range minutes {
+		lo, hi = min(lo, m.StartMs), max(hi, m.StartMs)
+		fmt.Fprintf(&pairs, "%d\t%d\n%d\t%d\n", m.StartMs/1000, m.Unit, max(m.StartMs-schema.MinuteMs, 0)/1000, m.Unit)
+		if !units[m.Unit] {
+			units[m.Unit] = true
+			hashes.WriteString(strconv.FormatUint(m.Unit, 10) + "\n")
+		}
+	}
+	short := "minute >= " + seconds(lo-schema.MinuteMs) + " AND minute <= " + seconds(hi) +
+		" AND (minute, unit_hash) IN (SELECT toDateTime(m, 'UTC'), u FROM " + inline("m UInt32, u UInt64", pairs.String()) + ")"
+	where := "tenant = " + quoteText(tenant) + " AND " + spans(short, lo, hi) + " AND " + clipped(lo, hi+schema.MinuteMs) +
+		" AND unit_hash IN (SELECT u FROM " + inline("u UInt64", hashes.String()) + ")" + asOfCondition(asOfMs)
+	return db.readUnits(ctx, tenant, where, visit)
+}
