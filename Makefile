@@ -11,13 +11,16 @@ ARGS ?= --simulate 4 --simulate-history 24h --prices deploy/prices.example.yaml
 PKG       ?= ./...
 TESTFLAGS ?=
 BENCH     ?= .
+# How long `make soak` storms, and with which seed (none: a new one).
+SOAK ?= 10m
+SEED ?=
 
 # The embedded ClickHouse comes as an npm package. GPUMETER_ENGINE_LIB names a
 # library that is somewhere else; then nothing is installed.
 ENGINE_STAMP := node_modules/.engine-installed
 ENGINE_LIB   := $(or $(GPUMETER_ENGINE_LIB),$(wildcard node_modules/@chdb/lib-*/libchdb.*))
 
-.PHONY: help engine build run test bench fmt clean FORCE
+.PHONY: help engine build run test soak bench fmt clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +53,12 @@ test: engine ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
 	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
+
+# The test binary is run by itself, so that Ctrl-C is its own: the first one ends
+# the run after its checks. Every wait in it has a limit, the whole has none.
+soak: engine ## random load and faults against a model (SOAK=10m SEED=n)
+	$(GO) test -c -o bin/soak.test ./test/soak
+	cd test/soak && SOAK="$(SOAK)" SEED="$(SEED)" exec ../../bin/soak.test -test.v -test.run '^TestSoak$$' -test.timeout 0
 
 bench: engine ## all benchmarks (PKG=./... BENCH=.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) $(PKG)

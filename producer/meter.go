@@ -33,6 +33,9 @@ type MeterOptions struct {
 	// HoldFor is how long a unit that cannot be read keeps its last owner, as
 	// unknown time; 0 = DefaultHoldFor.
 	HoldFor time.Duration
+	// OwnerHold is how long a unit that is read without an owner may still be its
+	// last owner's; see undecided. 0 = a unit without an owner is nobody's at once.
+	OwnerHold time.Duration
 	// LastTickMs is the end of the time that earlier events cover; 0 = none.
 	LastTickMs int64
 }
@@ -61,6 +64,7 @@ func (o *MeterOptions) validate() error {
 	}
 	check(o.Threshold.Value >= 0 && o.Threshold.Value <= schema.UtilizationOne, "threshold: %d millionths is not between 0 and 1", o.Threshold.Value)
 	check(o.HoldFor >= 0, "hold for %s: negative", o.HoldFor)
+	check(o.OwnerHold >= 0 && o.OwnerHold <= time.Hour, "owner hold of %s: negative or more than an hour", o.OwnerHold)
 	return errors.Join(faults...)
 }
 
@@ -86,6 +90,7 @@ type Meter struct {
 	lastTick  int64
 	holdings  []*holding // sorted by unit and instance
 	baselines map[string]baseline
+	undecided map[string]*undecided // by unit
 	refused   uint64
 	refusal   error
 }
@@ -116,7 +121,7 @@ func NewMeter(o MeterOptions) (*Meter, error) {
 	}
 	return &Meter{
 		o: o, sampleMs: o.SampleEvery.Milliseconds(), emitMs: o.EmitEvery.Milliseconds(),
-		lastTick: o.LastTickMs, baselines: map[string]baseline{},
+		lastTick: o.LastTickMs, baselines: map[string]baseline{}, undecided: map[string]*undecided{},
 	}, nil
 }
 
@@ -137,7 +142,7 @@ func (m *Meter) Prime(tickMs int64, readings []schema.Reading) []schema.Usage {
 	m.holdings, m.lastTick = nil, tickMs
 	clear(m.baselines)
 	m.energy(tickMs, readings)
-	return finished
+	return m.decide(tickMs, readings, finished)
 }
 
 // Tick meters the time since the previous tick and returns the events that are
@@ -183,11 +188,11 @@ func (m *Meter) Tick(tickMs int64, readings []schema.Reading, readErr error) ([]
 }
 
 // Open returns the unfinished events as they would be if they ended at the last
-// tick.
+// tick, without those whose owner is undecided.
 func (m *Meter) Open() []schema.Usage {
 	var open []schema.Usage
 	for _, h := range m.holdings {
-		if h.span != nil {
+		if h.span != nil && m.withheld(h) == nil {
 			open = append(open, h.span.event())
 		}
 	}
@@ -195,11 +200,11 @@ func (m *Meter) Open() []schema.Usage {
 }
 
 // Close ends the unfinished events at the last tick and returns them. Their
-// units go on in new events.
+// units go on in new events. What is undecided stays so.
 func (m *Meter) Close() []schema.Usage {
-	closed := m.Open()
+	var closed []schema.Usage
 	for _, h := range m.holdings {
-		h.span = nil
+		closed = m.end(h, closed)
 	}
 	return closed
 }
@@ -220,6 +225,7 @@ func (m *Meter) settle(tickMs int64, readings []schema.Reading, failed bool) (sa
 		seen[fresh[i].Unit]++
 		layouts[layoutOf(boardOf(&fresh[i]), fresh[i].Unit)] = true
 	}
+	m.vanish(fresh, seen)
 	before := make(map[key]*holding, len(m.holdings))
 	for _, h := range m.holdings {
 		before[h.key] = h
@@ -243,10 +249,11 @@ func (m *Meter) settle(tickMs int64, readings []schema.Reading, failed bool) (sa
 		bySample[h] = sample{r.Utilization, r.MemoryUsedBytes, r.MemoryTotalBytes}
 	}
 	for _, h := range m.holdings {
-		if before[h.key] == h && h.span != nil {
-			finished = append(finished, h.span.event())
+		if before[h.key] == h {
+			finished = m.end(h, finished)
 		}
 	}
+	finished = m.decide(tickMs, fresh, finished)
 	slices.SortFunc(next, func(a, b *holding) int { return compareKey(a.key, b.key) })
 	m.holdings = next
 	samples = make([]sample, len(next))

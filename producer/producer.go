@@ -36,6 +36,7 @@ type Options struct {
 	EmitEvery   time.Duration
 	Threshold   schema.Maybe
 	HoldFor     time.Duration
+	OwnerHold   time.Duration
 	Platform    string
 	Region      string
 	Node        string
@@ -115,11 +116,16 @@ func New(o Options) (*Producer, error) {
 	}
 	meter, err := NewMeter(MeterOptions{
 		Source: o.SourceName, Platform: o.Platform, Region: o.Region, Node: o.Node,
-		SampleEvery: o.SampleEvery, EmitEvery: o.EmitEvery, Threshold: o.Threshold, HoldFor: o.HoldFor, LastTickMs: last,
+		SampleEvery: o.SampleEvery, EmitEvery: o.EmitEvery, Threshold: o.Threshold, HoldFor: o.HoldFor, OwnerHold: o.OwnerHold, LastTickMs: last,
 	})
 	if err != nil {
 		return nil, err
 	}
+	undecided, err := o.Spool.Undecided(o.SourceName)
+	if err != nil {
+		return nil, err
+	}
+	meter.Restore(undecided)
 	p := &Producer{o: o, meter: meter, started: o.Clock.Now()}
 	p.o.Logger = o.Logger.With("source", o.SourceName)
 	if p.metrics, err = newMetrics(p, o.Registerer); err != nil {
@@ -246,7 +252,7 @@ func (p *Producer) read(ctx context.Context, tick time.Time) ([]schema.Reading, 
 // measured is kept. Only a stop ends the waiting, with false; the spool then
 // still has the tick before.
 func (p *Producer) store(ctx context.Context, tickMs int64, finished []schema.Usage) bool {
-	open := p.meter.Open()
+	open, undecided := p.meter.Open(), p.meter.Undecided()
 	made := p.o.Clock.Now().UnixMilli()
 	for i := range finished {
 		finished[i].TimeMs = made
@@ -254,9 +260,12 @@ func (p *Producer) store(ctx context.Context, tickMs int64, finished []schema.Us
 	for i := range open {
 		open[i].TimeMs = made
 	}
+	for i := range undecided {
+		undecided[i].TimeMs = made
+	}
 	var said time.Time
 	for {
-		err := p.o.Spool.Advance(p.o.SourceName, tickMs, finished, open)
+		err := p.o.Spool.AdvanceUndecided(p.o.SourceName, tickMs, finished, open, undecided)
 		p.setBlocked(err)
 		if err == nil {
 			p.metrics.appended.Add(float64(len(finished)))

@@ -96,9 +96,14 @@ var (
 	bucketTick     = []byte("tick")      // source -> end of the time that is stored
 	bucketSequence = []byte("sequence")  // source -> last number given
 	bucketAside    = []byte("set_aside") // position -> reason, NUL, record
+	bucketHeld     = []byte("undecided") // source -> records of what Meter.Undecided returned
 	keyFormat      = []byte("format")
-	spoolFormat    = []byte("gpumeter spool 1")
-	buckets        = [][]byte{bucketMeta, bucketQueue, bucketIDs, bucketOpen, bucketTick, bucketSequence, bucketAside}
+	// An older program refuses format 2, because it would never send what is
+	// undecided. This one reads format 1 and makes it format 2.
+	spoolFormat1 = []byte("gpumeter spool 1")
+	spoolFormat  = []byte("gpumeter spool 2")
+	buckets1     = [][]byte{bucketMeta, bucketQueue, bucketIDs, bucketOpen, bucketTick, bucketSequence, bucketAside}
+	buckets      = append(slices.Clone(buckets1), bucketHeld)
 )
 
 // OpenSpool opens or creates the file, checks all of it, and queues the events
@@ -149,19 +154,25 @@ func closeQuietly(db *bolt.DB) {
 // disk, each with the next number of its source. An event whose identity is still
 // queued keeps its place and its number.
 func (s *Spool) Append(events []schema.Usage) error {
-	return s.write("", 0, events, nil)
+	return s.write("", 0, events, nil, nil)
 }
 
 // Advance stores one tick of a source in one step: it queues the finished events
-// and replaces the unfinished ones. Repeating it after an error is safe: a tick
-// that was stored after all is not stored again.
+// and replaces the unfinished ones; nothing is undecided. Repeating it after an
+// error is safe: a tick that was stored after all is not stored again.
 func (s *Spool) Advance(source string, tickMs int64, finished, open []schema.Usage) error {
-	return s.write(source, tickMs, finished, open)
+	return s.write(source, tickMs, finished, open, nil)
+}
+
+// AdvanceUndecided is Advance with what is undecided after the tick, in the same
+// step. It is never queued by itself; Undecided returns it to the next process.
+func (s *Spool) AdvanceUndecided(source string, tickMs int64, finished, open, undecided []schema.Usage) error {
+	return s.write(source, tickMs, finished, open, undecided)
 }
 
 var errDone = errors.New("stored before")
 
-func (s *Spool) write(source string, tickMs int64, finished, open []schema.Usage) error {
+func (s *Spool) write(source string, tickMs int64, finished, open, undecided []schema.Usage) error {
 	records, err := encodeAll(finished)
 	if err != nil {
 		return err
@@ -170,9 +181,15 @@ func (s *Spool) write(source string, tickMs int64, finished, open []schema.Usage
 	if err != nil {
 		return err
 	}
+	held, err := encodeAll(undecided)
+	if err != nil {
+		return err
+	}
+	later := sizeOf(unfinished)
+	later.add(sizeOf(held))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.fits(source, tickMs != 0, records, unfinished); err != nil {
+	if err := s.fits(source, tickMs != 0, records, later); err != nil {
 		return err
 	}
 	var added amount
@@ -191,6 +208,9 @@ func (s *Spool) write(source string, tickMs int64, finished, open []schema.Usage
 			if err := tx.Bucket(bucketOpen).Put([]byte(source), join(unfinished)); err != nil {
 				return err
 			}
+			if err := tx.Bucket(bucketHeld).Put([]byte(source), join(held)); err != nil {
+				return err
+			}
 		}
 		added, err = enqueue(tx, finished, records)
 		return err
@@ -202,16 +222,16 @@ func (s *Spool) write(source string, tickMs int64, finished, open []schema.Usage
 		return s.failed(err)
 	}
 	if tickMs != 0 {
-		s.open[source] = sizeOf(unfinished)
+		s.open[source] = later
 	}
 	s.grown(added)
 	return nil
 }
 
-// fits counts the unfinished events as if they were queued already, so that there
+// fits counts the unfinished and undecided events as if they were queued already, so that there
 // is room for them when they have to be.
-func (s *Spool) fits(source string, replaces bool, records, unfinished [][]byte) error {
-	more, later := sizeOf(records), sizeOf(unfinished)
+func (s *Spool) fits(source string, replaces bool, records [][]byte, later amount) error {
+	more := sizeOf(records)
 	more.add(later)
 	for name, a := range s.open {
 		if !replaces || name != source {
@@ -255,7 +275,7 @@ func enqueue(tx *bolt.Tx, events []schema.Usage, records [][]byte) (added amount
 }
 
 // CloseOpen queues the unfinished events of a source, or of all sources when the
-// name is empty, as they were at their last tick.
+// name is empty, as they were at their last tick. What is undecided stays.
 func (s *Spool) CloseOpen(source string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,13 +311,8 @@ func (s *Spool) CloseOpen(source string) error {
 	if err != nil {
 		return s.failed(err)
 	}
-	for name := range s.open {
-		if source == "" || source == name {
-			delete(s.open, name)
-		}
-	}
 	s.grown(added)
-	return nil
+	return wrap(s.countOpen())
 }
 
 // grown counts what was queued and wakes the sender. The caller holds the lock.

@@ -29,18 +29,28 @@ func (s *Spool) check() error {
 			}
 			return errNew
 		}
-		if format := meta.Get(keyFormat); !bytes.Equal(format, spoolFormat) {
-			return fmt.Errorf("%w: format %q, this version reads %q", ErrSpoolCorrupt, format, spoolFormat)
+		has := buckets
+		switch format := meta.Get(keyFormat); {
+		case bytes.Equal(format, spoolFormat1):
+			has = buckets1
+		case !bytes.Equal(format, spoolFormat):
+			return fmt.Errorf("%w: format %q, this version reads %q and %q", ErrSpoolCorrupt, format, spoolFormat1, spoolFormat)
 		}
-		for _, name := range buckets {
+		for _, name := range has {
 			if tx.Bucket(name) == nil {
 				return fmt.Errorf("%w: no %s in it", ErrSpoolCorrupt, name)
 			}
 		}
+		if len(has) < len(buckets) {
+			return errOld
+		}
 		return nil
 	})
-	if errors.Is(err, errNew) {
-		return s.create()
+	if errors.Is(err, errNew) || errors.Is(err, errOld) {
+		if err = s.create(); err == nil {
+			err = s.count()
+		}
+		return err
 	}
 	if err != nil {
 		return err
@@ -48,8 +58,12 @@ func (s *Spool) check() error {
 	return s.count()
 }
 
-var errNew = errors.New("new file")
+var (
+	errNew = errors.New("new file")
+	errOld = errors.New("file of an older format, whole as far as that goes")
+)
 
+// create makes the buckets that are missing and notes the format.
 func (s *Spool) create() error {
 	return s.db.Update(func(tx *bolt.Tx) error {
 		for _, name := range buckets {
@@ -64,7 +78,6 @@ func (s *Spool) create() error {
 // count reads every record and sums up what the file holds.
 func (s *Spool) count() error {
 	var stats SpoolStats
-	open := map[string]amount{}
 	err := s.db.View(func(tx *bolt.Tx) error {
 		err := tx.Bucket(bucketQueue).ForEach(func(_, r []byte) error {
 			stats.Events++
@@ -74,25 +87,51 @@ func (s *Spool) count() error {
 		if err != nil {
 			return err
 		}
-		err = tx.Bucket(bucketAside).ForEach(func(_, r []byte) error {
+		return tx.Bucket(bucketAside).ForEach(func(_, r []byte) error {
 			stats.SetAside++
 			stats.Bytes += int64(len(r))
 			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return tx.Bucket(bucketOpen).ForEach(func(source, joined []byte) error {
-			_, records, err := splitRecords(joined)
-			open[string(source)] = sizeOf(records)
-			return err
 		})
 	})
 	if err != nil {
 		return err
 	}
-	s.stats, s.open = stats, open
+	s.stats = stats
+	return s.countOpen()
+}
+
+// countOpen sums up what is unfinished and undecided.
+func (s *Spool) countOpen() error {
+	open := map[string]amount{}
+	err := s.db.View(func(tx *bolt.Tx) error {
+		for _, bucket := range [][]byte{bucketOpen, bucketHeld} {
+			err := tx.Bucket(bucket).ForEach(func(source, joined []byte) error {
+				_, records, err := splitRecords(joined)
+				a := open[string(source)]
+				a.add(sizeOf(records))
+				open[string(source)] = a
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.open = open
 	return nil
+}
+
+// Undecided returns what the last tick of a source left undecided.
+func (s *Spool) Undecided(source string) (events []schema.Usage, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		events, _, err = splitRecords(tx.Bucket(bucketHeld).Get([]byte(source)))
+		return err
+	})
+	return events, wrap(err)
 }
 
 // Stats returns how full the spool is.

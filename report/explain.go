@@ -157,6 +157,9 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	case p.Limit == 0:
 		p.Limit = DefaultPage
 	}
+	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
+		return nil, err
+	}
 	book := s.Book()
 	e := newExplanation(req, book)
 	if err := s.explainTotal(ctx, e, book); err != nil {

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"context"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ type span struct {
 	share    int64  // parts of two that the owner is charged; 0 = whole
 	storedMs int64
 	energyMj int64 // per ms; 0 = not reported
+	sign     int64 // -1 takes the time back; 0 = 1
 }
 
 // fakeStore answers by walking over all spans for every piece.
@@ -60,7 +62,12 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 			if rows[id] == nil {
 				rows[id] = &row
 			}
-			rows[id].Add(s.sums(ms))
+			sums := s.sums(ms)
+			if s.sign < 0 {
+				sums.ActiveMs, sums.IdleMs, sums.FreeMs, sums.UnknownMs = -sums.ActiveMs, -sums.IdleMs, -sums.FreeMs, -sums.UnknownMs
+				sums.UtilizationMs, sums.UtilizationSum, sums.EnergyMj, sums.EnergyMs = 0, nil, 0, 0
+			}
+			rows[id].Add(sums)
 		}
 	}
 	list := slices.Clone(f.extra)
@@ -187,7 +194,7 @@ var clock = time.Date(2027, 1, 1, 12, 0, 0, 0, time.UTC)
 
 func service(t testing.TB, store Store, yaml string) *Service {
 	t.Helper()
-	o := Options{Store: store, Now: func() time.Time { return clock }}
+	o := Options{Store: store, Now: func() time.Time { return clock }, Settled: settledUntil(math.MaxInt64)}
 	if yaml != "" {
 		book := bookOf(t, yaml)
 		o.Book = func() *pricing.Book { return book }
@@ -197,6 +204,16 @@ func service(t testing.TB, store Store, yaml string) *Service {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// settledUntil is how far a store knows all that the stream stored.
+type settledUntil int64
+
+func (s settledUntil) AwaitSettled(_ context.Context, asOfMs int64) error {
+	if asOfMs > int64(s) {
+		return &UnsettledError{AsOfMs: asOfMs, Waiting: 3}
+	}
+	return nil
 }
 
 func ask(t testing.TB, s *Service, p Params) *Report {

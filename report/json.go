@@ -46,6 +46,7 @@ func (r *Report) JSON() []byte {
 		}
 		b = append(appendName(append(b, ']'), "totals"), '{')
 		b = append(appendFigures(b, &r.Totals, r.Currency), '}')
+		b = r.appendPart(b)
 	} else {
 		b = appendSources(b, r)
 	}
@@ -54,6 +55,21 @@ func (r *Report) JSON() []byte {
 		b = strconv.AppendInt(appendName(b, q.name), q.value, 10)
 	}
 	return append(b, "}}\n"...)
+}
+
+// appendPart says what the rows are a part of, when they are.
+func (r *Report) appendPart(b []byte) []byte {
+	if r.Top > 0 {
+		b = strconv.AppendInt(appendName(b, "row_count"), r.RowCount, 10)
+	}
+	switch {
+	case r.Limit == 0:
+	case r.Next == "":
+		b = append(appendName(b, "next"), "null"...)
+	default:
+		b = appendText(appendName(b, "next"), r.Next)
+	}
+	return b
 }
 
 // MarshalJSON writes the same as JSON.

@@ -23,6 +23,9 @@ type Report struct {
 	// SourcesTotal that there are.
 	Sources      []schema.SourceQuality
 	SourcesTotal int64
+
+	RowCount int64  // rows that there are, of which a question for the top shows some
+	Next     string // of a page: what the next one is asked for with; empty on the last
 }
 
 // Row is the usage of one group. Keys are the values of the request's By.
@@ -39,12 +42,20 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
+		return nil, err
+	}
 	book := s.Book()
 	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
-	if req.Kind != "quality" {
-		if err := s.usage(ctx, r, book); err != nil {
-			return nil, err
-		}
+	switch {
+	case req.Kind == "quality":
+	case r.partial():
+		err = s.some(ctx, r, book)
+	default:
+		err = s.usage(ctx, r, book)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
@@ -59,23 +70,29 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 }
 
 func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) error {
-	cal := newCalendar(&r.Request)
-	cuts, err := allCuts(&r.Request, cal, book)
-	if err != nil {
-		return err
-	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
-	})
-	if err != nil {
-		return fmt.Errorf("report: usage: %w", err)
-	}
-	groups, totals, err := group(&r.Request, cal, cuts, rows, book)
+	groups, totals, err := s.collect(ctx, &r.Request, book)
 	if err != nil {
 		return err
 	}
 	r.finish(groups, totals)
 	return nil
+}
+
+// collect adds up the usage of a request per group, in the order of the groups'
+// keys, and in total. Nothing is rounded yet.
+func (s *Service) collect(ctx context.Context, r *Request, book *pricing.Book) ([]*collected, *collector, error) {
+	cal := newCalendar(r)
+	cuts, err := allCuts(r, cal, book)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("report: usage: %w", err)
+	}
+	return group(r, cal, cuts, rows, book)
 }
 
 // allCuts returns the span's ends, the changes of every time key asked for and

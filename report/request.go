@@ -42,6 +42,13 @@ type Params struct {
 	Zone     string            // IANA name; UTC when empty
 	By       []string          // project, ..., hour, day, month, label:KEY
 	Filter   map[string]string // dimension or label:KEY to exact value; "" = without one
+
+	// Top asks for the rows of most cost, or of most idle waste in the waste
+	// report, most first; Limit for a page of that many rows in key order, After
+	// being the Next of the page before. At most MaxRows; 0 = all rows. The totals
+	// are of all rows in any case.
+	Top, Limit int
+	After      string
 }
 
 // Request is a question that has been checked.
@@ -56,6 +63,10 @@ type Request struct {
 	ZoneName string
 	By       []string
 	Filter   map[string]string
+	Top      int // 0 = not asked for
+	Limit    int // 0 = not asked for
+
+	after []string // what the last row of the page before sorts by; nil on the first page
 }
 
 // RequestError says which parameter of a question is wrong and what would be
@@ -98,7 +109,7 @@ func Parse(p Params, now time.Time) (Request, error) {
 			return r, err
 		}
 	}
-	return r, nil
+	return r, r.checkPart(p)
 }
 
 // zone never falls back: a figure of another day than the one asked for is

@@ -37,6 +37,9 @@ type Options struct {
 	// Book returns the price list to use; nil, or a nil book, prices nothing.
 	// It is asked once per report, so that one report never mixes two lists.
 	Book func() *pricing.Book
+	// Settled says whether an answer as of an instant can still change; nil
+	// refuses every such question.
+	Settled Settled
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// ThresholdMillionths is used by Explain only, and has to be the one that
@@ -57,6 +60,9 @@ func New(o Options) (*Service, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Settled == nil {
+		o.Settled = nobody{}
 	}
 	if o.ThresholdMillionths == 0 {
 		o.ThresholdMillionths = DefaultThreshold

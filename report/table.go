@@ -86,6 +86,14 @@ func (r *Report) Table(w io.Writer) error {
 	if columns := tables[r.Kind]; columns != nil {
 		b.WriteByte('\n')
 		align(&b, len(r.By), r.tableLines(columns))
+		switch {
+		case r.Top > 0:
+			fmt.Fprintf(&b, "%d of %d rows; the total is of all\n", len(r.Rows), r.RowCount)
+		case r.Next != "":
+			fmt.Fprintf(&b, "%d rows; the total is of all; go on with --after %s\n", len(r.Rows), r.Next)
+		case r.Limit > 0:
+			fmt.Fprintf(&b, "%d rows, the last page; the total is of all\n", len(r.Rows))
+		}
 	}
 	if r.Kind == "quality" && len(r.Sources) > 0 {
 		b.WriteByte('\n')

@@ -44,7 +44,8 @@ type Component struct {
 // Deps is what the handler works on. Routes whose dependency is nil do not
 // exist, so a server without a stream does not pretend to take events.
 type Deps struct {
-	Reports Reports
+	Reports    Reports
+	Statements Statements
 	// Ingest offers messages to the stream and returns one receipt for each, in
 	// order, after the stream's answer. It may keep none of its argument.
 	Ingest     func(ctx context.Context, messages []schema.Message) ([]schema.Receipt, error)

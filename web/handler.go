@@ -37,6 +37,7 @@ func Handler(d Deps) http.Handler {
 	config.RejectUnknownQueryParameters = true // a misspelt filter would give the figure of everything
 	s := &server{Deps: d, api: humago.New(mux, config)}
 	s.registerReports()
+	s.registerStatements()
 	s.registerEvents()
 	s.registerQuarantine()
 	s.registerHealth()
@@ -93,12 +94,24 @@ func (s *server) guard(next http.Handler) http.Handler {
 }
 
 // problem turns an error into an answer: the asker's mistakes are 422 and name
-// the parameter, a store that did not answer in time is 504, the rest 500.
+// the parameter, what is right and cannot be done now is 409, a store that did
+// not answer in time is 504, the rest 500.
 func (s *server) problem(ctx context.Context, what string, err error) error {
-	var wrong *report.RequestError
+	var (
+		wrong     *report.RequestError
+		unsettled *report.UnsettledError
+		conflict  *report.ConflictError
+		open      *report.NotClosedError
+	)
 	switch {
 	case errors.As(err, &wrong):
 		return huma.Error422UnprocessableEntity(wrong.Error(), &huma.ErrorDetail{Message: wrong.Msg, Location: "query." + wrong.Param})
+	case errors.As(err, &unsettled) && ctx.Err() == nil:
+		return huma.ErrorWithHeaders(huma.Error409Conflict(clip(err.Error())), http.Header{"Retry-After": {"5"}})
+	case errors.As(err, &conflict):
+		return huma.Error409Conflict(err.Error())
+	case errors.As(err, &open):
+		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, ErrNotFound):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):

@@ -69,8 +69,11 @@ func (q *Question) params(tenant string) report.Params {
 }
 
 type reportInput struct {
-	Kind string `path:"kind" enum:"spend,waste,utilization,usage,quality" doc:"Which report. The first four carry the same data; waste is in the order of waste."`
-	By   string `query:"by" doc:"Keys to group by, separated by commas: project, instance, unit, node, model, platform, region, hour, day, month, label:KEY"`
+	Kind  string `path:"kind" enum:"spend,waste,utilization,usage,quality" doc:"Which report. The first four carry the same data; waste is in the order of waste."`
+	By    string `query:"by" doc:"Keys to group by, separated by commas: project, instance, unit, node, model, platform, region, hour, day, month, label:KEY"`
+	Top   int    `query:"top" minimum:"0" maximum:"10000" doc:"Only this many rows: those of most cost, or of most idle waste in the waste report. row_count says how many there are; the totals are of all."`
+	Limit int    `query:"limit" minimum:"0" maximum:"10000" doc:"Only a page of this many rows, in the order of their keys; the totals are of all"`
+	After string `query:"after" doc:"The next of the page before"`
 	Question
 }
 
@@ -106,7 +109,7 @@ func (s *server) registerReports() {
 		Responses:   answers(reportSchema(registry)), Errors: []int{422, 500, 504},
 	}, func(ctx context.Context, in *reportInput) (*rawOutput, error) {
 		p := in.params(s.Tenant)
-		p.Kind = in.Kind
+		p.Kind, p.Top, p.Limit, p.After = in.Kind, in.Top, in.Limit, in.After
 		if in.By != "" {
 			p.By = strings.Split(in.By, ",")
 		}
@@ -165,6 +168,8 @@ type reportDoc struct {
 	By       []string         `json:"by,omitempty" nullable:"false"`
 	Rows     []map[string]any `json:"rows,omitempty" nullable:"false" doc:"Each has the keys of by, as text, followed by the keys of totals"`
 	Totals   *figuresDoc      `json:"totals,omitempty" doc:"Absent from quality"`
+	RowCount *int64           `json:"row_count,omitempty" doc:"Rows that there are; with top only"`
+	Next     *string          `json:"next,omitempty" nullable:"true" doc:"What the next page is asked for with, null on the last; with limit only"`
 	Quality  schema.Quality   `json:"quality"`
 
 	Sources      []report.SourceFigures `json:"sources,omitempty" nullable:"false" doc:"Only in quality: at most 100, those with most late events first"`

@@ -115,7 +115,7 @@ func start(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.Server = httptest.NewServer(Handler(Deps{
-		Reports: service, Ingest: b.stream.ingest, Quarantine: b.quarantine,
+		Reports: service, Statements: &statements{}, Ingest: b.stream.ingest, Quarantine: b.quarantine,
 		Status:  func(context.Context) (any, error) { return map[string]any{"backlog": 3}, nil },
 		Ready:   func() []Component { return b.components },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "gpumeter_up 1") }),
@@ -361,7 +361,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for path, method := range map[string]string{
 		"/api/v1/reports/{kind}": "get", "/api/v1/explain": "get", "/api/v1/events": "post", "/api/v1/quarantine": "get",
-		"/api/v1/quarantine/redrive": "post", "/api/v1/status": "get", "/healthz": "get", "/readyz": "get",
+		"/api/v1/statements": "post", "/api/v1/statements/{period}": "get", "/api/v1/statements/{period}/diff": "get", "/api/v1/quarantine/redrive": "post", "/api/v1/status": "get", "/healthz": "get", "/readyz": "get",
 	} {
 		if _, ok := doc.Paths[path][method]; !ok {
 			t.Errorf("no %s %s", method, path)

@@ -146,6 +146,11 @@ func TestUsageErrors(t *testing.T) {
 		"quarantine redrive x":                           "STREAM/EPOCH/SEQUENCE/PLACE",
 		"quarantine list --format csv":                   "table, json",
 		"prices check":                                   "accepts 1 arg",
+		"statement close":                                "--period: \"\" is not a month such as 2026-03",
+		"statement close --period 2026-03 --actor=":      "--actor:",
+		"statement show --period march":                  "--period: \"march\"",
+		"statement diff --period 2026-03 --format xml":   "--format: \"xml\" is not one of table, json, csv",
+		"statement reopen":                               "unknown command \"reopen\" of gpumeter statement",
 		"version x":                                      "",
 	} {
 		code, stdout, stderr := gpumeter(t, nil, strings.Fields(line)...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpumeter/gpumeter/internal/app"
@@ -16,6 +17,36 @@ type questionFlags struct {
 	serverFlags
 	from, to, asOf, zone, format string
 	filter                       []string
+	part                         partFlags
+}
+
+// partFlags ask for some of the rows of a report.
+type partFlags struct {
+	top, limit int
+	after      string
+}
+
+func (f *partFlags) add(cmd *cobra.Command, kind string) {
+	by := "cost"
+	if kind == "waste" {
+		by = "idle waste"
+	}
+	most := strconv.Itoa(report.MaxRows)
+	fs := cmd.Flags()
+	fs.IntVar(&f.top, "top", 0, "show only the `N` rows of most "+by+", at most "+most+"; totals are of all rows (default: all rows)")
+	fs.IntVar(&f.limit, "limit", 0, "show only a page of `N` rows, at most "+most+", in the order of their keys; totals are of all rows (default: all rows)")
+	fs.StringVar(&f.after, "after", "", "with --limit: show the page after this one: the next of the page before")
+}
+
+func (f *partFlags) write(q url.Values) {
+	for name, n := range map[string]int{"top": f.top, "limit": f.limit} {
+		if n != 0 {
+			q.Set(name, strconv.Itoa(n))
+		}
+	}
+	if f.after != "" {
+		q.Set("after", f.after)
+	}
 }
 
 func (f *questionFlags) add(cmd *cobra.Command) {
@@ -34,7 +65,7 @@ func (f *questionFlags) add(cmd *cobra.Command) {
 func (f *questionFlags) query(kind string, by []string) (url.Values, error) {
 	filter, err := report.ParseFilter(f.filter)
 	if err == nil {
-		_, err = report.Parse(report.Params{Kind: kind, From: f.from, To: f.to, AsOf: f.asOf, Zone: f.zone, By: by, Filter: filter}, app.SystemClock().Now())
+		_, err = report.Parse(report.Params{Kind: kind, From: f.from, To: f.to, AsOf: f.asOf, Zone: f.zone, By: by, Filter: filter, Top: f.part.top, Limit: f.part.limit, After: f.part.after}, app.SystemClock().Now())
 	}
 	if err == nil {
 		err = report.CheckFormat(f.format)
@@ -55,6 +86,7 @@ func (f *questionFlags) query(kind string, by []string) (url.Values, error) {
 	for _, pair := range f.filter {
 		q.Add("filter", pair)
 	}
+	f.part.write(q)
 	return q, nil
 }
 
@@ -74,7 +106,9 @@ func reportCommand() *cobra.Command {
 			"The JSON of spend, waste, utilization and usage has the same fields; their tables show what each is about.",
 		Example: "  gpumeter report spend --from 2026-03-01 --to 2026-04-01 --by project\n" +
 			"  gpumeter report waste --by instance,day --zone Asia/Shanghai --filter project=a\n" +
-			"  gpumeter report spend --by label:team --format json",
+			"  gpumeter report spend --by label:team --format json\n" +
+			"  gpumeter report waste --by instance --top 20\n" +
+			"  gpumeter report spend --by instance --limit 1000 --format json",
 	}
 	asGroup(cmd)
 	for _, kind := range report.Kinds {
@@ -88,6 +122,9 @@ func reportKindCommand(kind string) *cobra.Command {
 	var by []string
 	cmd := &cobra.Command{Use: kind, Short: reportShort[kind], Args: args(cobra.NoArgs)}
 	f.add(cmd)
+	if kind != "quality" {
+		f.part.add(cmd, kind)
+	}
 	cmd.Flags().StringArrayVar(&by, "by", nil, "`KEYS` to group by, separated by commas: "+strings.Join(report.Dimensions(), ", ")+", hour, day, month, label:KEY (default: totals only)")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		query, err := f.query(kind, splitKeys(by))

@@ -90,6 +90,7 @@ func agentFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringVar(&o.Region, "region", "", "region of the platform")
 	f.DurationVar(&o.SampleEvery, "sample-every", 10*time.Second, "time between two readings")
 	f.DurationVar(&o.EmitEvery, "emit-every", time.Minute, "length of an event, a multiple of --sample-every")
+	f.DurationVar(&o.OwnerHold, "owner-hold", 3*time.Minute, "how long a unit whose owner label is missing may still be that owner's: if he is read again within it, the time is his; so a unit that was given back is reported free up to this much later; 0 = free at once")
 	f.Int64Var(&o.SpoolBytes, "spool-bytes", 0, "bound of each source's spool on disk (default 256 MiB)")
 	f.IntVar(&o.Simulate, "simulate", 0, "number of simulated nodes")
 	f.Uint64Var(&o.SimulateSeed, "simulate-seed", 1, "seed of the simulation")

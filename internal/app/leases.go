@@ -298,9 +298,9 @@ func (s *usageStore) compare(ctx context.Context, v *leaseView, grain clickhouse
 	return unclear, nil
 }
 
-// plan says of both grains which windows are added up, and takes what they cover
+// planLeases says of both grains which windows are added up, and takes what they cover
 // from the leased time.
-func (s *usageStore) plan(ctx context.Context, v *leaseView, hours, minutes *clickhouse.Windows) error {
+func (s *usageStore) planLeases(ctx context.Context, v *leaseView, hours, minutes *clickhouse.Windows) error {
 	v.changes(hours.Except, minutes.Except)
 	hours.Leases, minutes.Leases = v.table, v.table
 	hours.Finer = v.finerHours

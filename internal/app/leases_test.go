@@ -361,7 +361,7 @@ func TestLeasesDecideWhatIsAllocated(t *testing.T) {
 				if _, err := d.Pass(ctx, rapid.Bool().Draw(t, "hours too")); err != nil {
 					t.Fatal(err)
 				}
-				for range 3 {
+				for range 2 {
 					q := scene.question(t, name)
 					got, err := s.Usage(ctx, *q)
 					if err != nil {

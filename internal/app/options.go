@@ -60,6 +60,7 @@ type Options struct {
 	Node        string
 	SampleEvery time.Duration
 	EmitEvery   time.Duration
+	OwnerHold   time.Duration // how long a unit read without an owner may still be its last owner's; 0 = not at all
 	SpoolBytes  int64
 	Threshold   int64 // activity threshold in millionths
 
@@ -125,6 +126,9 @@ func (o *Options) fill() error {
 	}
 	if o.SampleEvery < time.Second/100 || o.EmitEvery < o.SampleEvery || o.EmitEvery%o.SampleEvery != 0 {
 		faults = append(faults, fmt.Errorf("--emit-every %v is not a multiple of --sample-every %v", o.EmitEvery, o.SampleEvery))
+	}
+	if o.OwnerHold < 0 || o.OwnerHold > time.Hour {
+		faults = append(faults, fmt.Errorf("--owner-hold %v is negative or more than an hour", o.OwnerHold))
 	}
 	if o.Threshold < 1 || o.Threshold > schema.UtilizationOne {
 		faults = append(faults, fmt.Errorf("--threshold %s is not above 0 and at most 1", schema.FormatUtilization(o.Threshold)))

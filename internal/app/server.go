@@ -12,17 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gpumeter/gpumeter/internal/jetstream"
 	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/report"
+	"github.com/gpumeter/gpumeter/schema"
 	"github.com/gpumeter/gpumeter/web"
 )
 
 func (a *app) buildServer(ctx context.Context) error {
-	service, err := report.New(report.Options{
-		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
-		Book:  func() *pricing.Book { return a.book },
-		Now:   a.o.Clock.Now, ThresholdMillionths: a.o.Threshold,
-	})
+	service, statements, err := a.buildReports()
 	if err != nil {
 		return err
 	}
@@ -41,11 +39,34 @@ func (a *app) buildServer(ctx context.Context) error {
 	a.listener = listener
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
-		Reports: service, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
+		Reports: service, Statements: statements, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
 		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 	}))
 	return nil
+}
+
+func (a *app) buildReports() (*report.Service, *report.Statements, error) {
+	service, err := report.New(report.Options{
+		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
+		Book:  func() *pricing.Book { return a.book },
+		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
+			return jetstream.Settled(ctx, a.nc, "")
+		}, a.o.Clock),
+		Now: a.o.Clock.Now, ThresholdMillionths: a.o.Threshold,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	statements, err := report.NewStatements(report.StatementOptions{Service: service, Store: a.db, Incidents: noIncidents{}, Grace: a.o.Grace.Of(a.o.Tenant)})
+	return service, statements, err
+}
+
+// noIncidents is the answer of a program that looks for none.
+type noIncidents struct{}
+
+func (noIncidents) Incidents(context.Context, string, int64, int64) ([]schema.Incident, error) {
+	return nil, nil
 }
 
 // Status is what an operator wants to see at a glance; it is also how a script

@@ -67,6 +67,7 @@ func (a *app) producer(name string, source producer.Source, o producer.Options) 
 	a.spools = append(a.spools, spool)
 	o.Tenant, o.SourceName, o.Source, o.Stream, o.Spool = a.o.Tenant, name, source, a.publisher, spool
 	o.SampleEvery, o.EmitEvery, o.Threshold = a.o.SampleEvery, a.o.EmitEvery, schema.Some(a.o.Threshold)
+	o.OwnerHold = a.o.OwnerHold
 	o.Jitter, o.Logger = rand.Float64, a.o.Logger.With("part", "agent")
 	o.Clock = agentClock{a.o.Clock}
 	o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"source": name}, a.registry)

@@ -53,36 +53,28 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 	if q.AsOfMs > 0 {
 		return s.asOf(ctx, q, v)
 	}
-	from, to := q.Cuts[0], q.Cuts[len(q.Cuts)-1]
-	pending, err := s.db.PendingHours(ctx, q.Tenant, from, to)
+	p, err := s.plan(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	brokenHours, brokenMinutes := broken(q.Cuts, schema.HourMs), broken(q.Cuts, schema.MinuteMs)
-	if len(brokenMinutes) > maxCutMinutes {
-		return nil, fmt.Errorf("the question cuts %d minutes, at most %d can be computed at once", len(brokenMinutes), maxCutMinutes)
-	}
-	open := slices.Compact(sorted(append(brokenHours, pending...)))
-	var sums rowSums
-	hours := clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open}
-	minutes := clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)}
 	if v != nil {
-		if err := s.plan(ctx, v, &hours, &minutes); err != nil {
+		if err := s.planLeases(ctx, v, &p.hours, &p.minutes); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := s.db.Usage(ctx, q, clickhouse.Hours, hours)
+	var sums rowSums
+	rows, err := s.db.Usage(ctx, q, clickhouse.Hours, p.hours)
 	if err != nil {
 		return nil, err
 	}
 	sums.add(rows...)
-	rows, err = s.db.Usage(ctx, q, clickhouse.Minutes, minutes)
+	rows, err = s.db.Usage(ctx, q, clickhouse.Minutes, p.minutes)
 	if err != nil {
 		return nil, err
 	}
 	sums.add(rows...)
-	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
-		if err := s.fromEvents(ctx, q, max(span.StartMs, from), min(span.EndMs, to), v, &sums); err != nil {
+	for _, span := range p.cut {
+		if err := s.fromEvents(ctx, q, span.StartMs, span.EndMs, v, &sums); err != nil {
 			return nil, err
 		}
 	}
@@ -94,33 +86,44 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 	return sums.rows, nil
 }
 
-// asOf computes from the events that were stored by an instant, an hour at a
-// time so that memory is bounded.
-func (s *usageStore) asOf(ctx context.Context, q *schema.UsageQuery, v *leaseView) ([]schema.UsageRow, error) {
-	var sums rowSums
-	to := q.Cuts[len(q.Cuts)-1]
-	first, last, err := s.db.Bounds(ctx, q.Tenant)
+// plan says where the parts of an answer come from.
+type plan struct {
+	hours, minutes clickhouse.Windows
+	cut            []aggregator.Window // computed from raw events
+}
+
+func (s *usageStore) plan(ctx context.Context, q *schema.UsageQuery) (*plan, error) {
+	from, to := q.Cuts[0], q.Cuts[len(q.Cuts)-1]
+	pending, err := s.db.PendingHours(ctx, q.Tenant, from, to)
 	if err != nil {
 		return nil, err
 	}
-	for from := max(q.Cuts[0], first); from < min(to, last); {
-		next := min(schema.Floor(from, schema.HourMs)+schema.HourMs, to)
-		if err := s.fromEvents(ctx, q, from, next, v, &sums); err != nil {
-			return nil, err
-		}
-		from = next
+	brokenHours, brokenMinutes := broken(q.Cuts, schema.HourMs), broken(q.Cuts, schema.MinuteMs)
+	if len(brokenMinutes) > maxCutMinutes {
+		return nil, fmt.Errorf("the question cuts %d minutes, at most %d can be computed at once", len(brokenMinutes), maxCutMinutes)
 	}
-	return sums.rows, nil
+	open := slices.Compact(sorted(append(brokenHours, pending...)))
+	p := &plan{
+		hours:   clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open},
+		minutes: clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)},
+	}
+	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
+		p.cut = append(p.cut, aggregator.Window{StartMs: max(span.StartMs, from), EndMs: min(span.EndMs, to)})
+	}
+	return p, nil
 }
 
-// fromEvents computes [fromMs, toMs) from raw events and adds it to sums.
+// fromEvents computes [fromMs, toMs) from raw events, an hour's part of a piece
+// after the other, and adds it to sums.
 func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromMs, toMs int64, v *leaseView, sums *rowSums) error {
 	var windows []aggregator.Window
 	var pieces []int
 	for i := range q.Cuts[:len(q.Cuts)-1] {
 		a, b := max(q.Cuts[i], fromMs), min(q.Cuts[i+1], toMs)
-		if a < b {
-			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: b}), append(pieces, i)
+		for a < b {
+			next := min(schema.Floor(a, schema.HourMs)+schema.HourMs, b)
+			windows, pieces = append(windows, aggregator.Window{StartMs: a, EndMs: next}), append(pieces, i)
+			a = next
 		}
 	}
 	covering := coverage{v: v}

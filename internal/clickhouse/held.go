@@ -14,14 +14,20 @@ const (
 	itemKey = "tenant, stream, epoch, stream_sequence, place"
 	// never is a time that is not set.
 	never = "toDateTime64(0, 3, 'UTC')"
+	// waiting selects the held items that were not driven again. This is asked
+	// every second: once merges have put a note in the place of the row without
+	// one, the inner query finds nothing of what was ever released, and the outer
+	// one reads only what it found.
+	waiting = "FROM quarantine WHERE (" + itemKey + ") IN (SELECT " + itemKey + " FROM quarantine WHERE due_at > " + never + " AND redriven_at = " + never + ")" +
+		" GROUP BY " + itemKey + " HAVING max(redriven_at) = " + never
 )
 
 // Held counts, over all tenants, the events that are held and were not driven
 // again, and those of them whose time has come.
-func (db *DB) Held(ctx context.Context, nowMs int64) (waiting, due int64, err error) {
+func (db *DB) Held(ctx context.Context, nowMs int64) (n, due int64, err error) {
 	var w, d uint64
 	err = db.conn.QueryRow(ctx, "SELECT count(), countIf(due <= "+milliseconds(nowMs)+") FROM ("+
-		"SELECT max(due_at) AS due FROM quarantine WHERE due_at > "+never+" GROUP BY "+itemKey+" HAVING max(redriven_at) = "+never+")").Scan(&w, &d)
+		"SELECT max(due_at) AS due "+waiting+")").Scan(&w, &d)
 	if err != nil {
 		return 0, 0, fmt.Errorf("count held events: %w", err)
 	}
@@ -32,8 +38,7 @@ func (db *DB) Held(ctx context.Context, nowMs int64) (waiting, due int64, err er
 // whose time has come, the longest due first: at most limit of them, and no more
 // after maxBytes bytes, but at least one if there is any.
 func (db *DB) Due(ctx context.Context, nowMs int64, limit, maxBytes int) ([]schema.QuarantinedItem, error) {
-	keys := "SELECT " + itemKey + " FROM quarantine WHERE due_at > " + never + " GROUP BY " + itemKey +
-		" HAVING max(redriven_at) = " + never + " AND max(due_at) <= " + milliseconds(nowMs) + " ORDER BY max(due_at), " + itemKey + " LIMIT " + strconv.Itoa(limit)
+	keys := "SELECT " + itemKey + " " + waiting + " AND max(due_at) <= " + milliseconds(nowMs) + " ORDER BY max(due_at), " + itemKey + " LIMIT " + strconv.Itoa(limit)
 	items, err := db.items(ctx, keys, maxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read held events that are due: %w", err)

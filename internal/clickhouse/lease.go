@@ -100,12 +100,9 @@ func NewLeaseTable(spans []LeaseSpan, outside bool) *LeaseTable {
 // tabText writes text into a field of tab-separated lines.
 var tabText = strings.NewReplacer("\\", "\\\\", "\t", "\\t", "\n", "\\n", "\r", "\\r", "\x00", "\\0")
 
-// inline writes rows into a statement as one literal, whatever their number: the
-// server bounds how many parts a statement may have.
+// inline writes rows, one at least, into a statement as one literal, whatever their
+// number: the server bounds how many parts a statement may have.
 func inline(columns, lines string) string {
-	if lines == "" {
-		return "(SELECT * FROM null('" + columns + "'))"
-	}
 	return "(SELECT * FROM format('TSV', '" + columns + "', " + quoteText(lines) + "))"
 }
 

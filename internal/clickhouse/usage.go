@@ -65,24 +65,10 @@ func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Wi
 	if w.Hours != nil && len(w.Hours)+len(w.Also) == 0 || w.FromMs >= w.ToMs {
 		return nil, nil
 	}
-	source := latest(grain.table, "tenant = "+quoteText(q.Tenant)+" AND "+windowCondition(w)+filterCondition(q.Filter))
 	if w.Leases != nil {
-		source = w.Leases.filtered(latest(grain.table, "tenant = "+quoteText(q.Tenant)+" AND "+leasedCondition(w)+filterCondition(q.Filter)))
 		ctx = roomy(ctx)
 	}
-	keys := make([]string, len(q.By))
-	names := make([]string, len(q.By))
-	for i, by := range q.By {
-		keys[i] = fmt.Sprintf("%s AS k%d", dimension(by), i)
-		names[i] = fmt.Sprintf("k%d", i)
-	}
-	group := append([]string{"piece", "model", "platform", "region"}, names...)
-	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
-	query := "SELECT " + strings.Join(selected, ", ") + ", " +
-		"sum(u.active_ms), sum(u.idle_ms), sumIf(u.idle_ms, u.instance = ''), sum(u.unknown_ms), sum(u.utilization_ms), sum(toUInt128(u.utilization_sum)), " +
-		"sum(u.memory_ms), sum(toUInt128(u.memory_byte_ms)), sum(u.energy_mj), sum(u.energy_ms) FROM (" +
-		source + ") AS u GROUP BY " + strings.Join(group, ", ") + " ORDER BY " + strings.Join(group, ", ")
-	rows, err := db.conn.Query(ctx, query)
+	rows, err := db.conn.Query(ctx, usageQuery(q, grain, w, "", nil))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", grain.table, err)
 	}
@@ -96,6 +82,36 @@ func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Wi
 		list = append(list, r)
 	}
 	return list, rows.Err()
+}
+
+// usageQuery sums the windows that meet the condition, if there is one, per piece
+// and group: k0, k1, ... are the keys of q.By. Rows come in the order given, which
+// is of those and of piece, and then in the order of all of them.
+func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, order []string) string {
+	windows := windowCondition
+	if w.Leases != nil {
+		windows = leasedCondition
+	}
+	where := "tenant = " + quoteText(q.Tenant) + " AND " + windows(w) + filterCondition(q.Filter)
+	if condition != "" {
+		where += " AND " + condition
+	}
+	source := latest(grain.table, where)
+	if w.Leases != nil {
+		source = w.Leases.filtered(source)
+	}
+	keys := make([]string, len(q.By))
+	names := make([]string, len(q.By))
+	for i, by := range q.By {
+		keys[i] = fmt.Sprintf("%s AS k%d", dimension(by), i)
+		names[i] = fmt.Sprintf("k%d", i)
+	}
+	group := append([]string{"piece", "model", "platform", "region"}, names...)
+	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
+	sums := []string{"sum(u.active_ms)", "sum(u.idle_ms)", "sumIf(u.idle_ms, u.instance = '')", "sum(u.unknown_ms)", "sum(u.utilization_ms)", "sum(toUInt128(u.utilization_sum))",
+		"sum(u.memory_ms)", "sum(toUInt128(u.memory_byte_ms))", "sum(u.energy_mj)", "sum(u.energy_ms)"}
+	return "SELECT " + strings.Join(append(selected, sums...), ", ") + " FROM (" + source + ") AS u GROUP BY " +
+		strings.Join(group, ", ") + " ORDER BY " + strings.Join(append(order, group...), ", ")
 }
 
 func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow, error) {

@@ -117,7 +117,7 @@ func checkOneMinute(t *testing.T, s *server, when string, commands bool) {
 	}
 }
 
-func total(t *testing.T, document []byte) map[string]any {
+func total(t testing.TB, document []byte) map[string]any {
 	t.Helper()
 	var a struct{ Total, Totals map[string]any }
 	d := json.NewDecoder(strings.NewReader(string(document)))
