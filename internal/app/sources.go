@@ -69,9 +69,15 @@ func (a *app) producer(name string, source producer.Source, o producer.Options) 
 	o.SampleEvery, o.EmitEvery, o.Threshold = a.o.SampleEvery, a.o.EmitEvery, schema.Some(a.o.Threshold)
 	o.OwnerHold = a.o.OwnerHold
 	o.Jitter, o.Logger = rand.Float64, a.o.Logger.With("part", "agent")
+	o.Clock = agentClock{a.o.Clock}
 	o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"source": name}, a.registry)
 	return producer.New(o)
 }
+
+// agentClock lets an agent live in the program's time. Waiting is real.
+type agentClock struct{ Clock }
+
+func (agentClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // backfill gives the simulated nodes their past, a few at a time, and then runs
 // them like any other source.
