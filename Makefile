@@ -17,7 +17,7 @@ BENCH     ?= .
 ENGINE_STAMP := node_modules/.engine-installed
 ENGINE_LIB   := $(or $(GPUMETER_ENGINE_LIB),$(wildcard node_modules/@chdb/lib-*/libchdb.*))
 
-.PHONY: help engine build run test bench fmt clean FORCE
+.PHONY: help engine build run test size bench fmt clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ test: engine ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
 	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
+
+# 10.8 million events, and a million instances in a day. Minutes, and some GiB in
+# TMPDIR.
+size: engine ## the large-data checks in full, with their time and memory
+	GPUMETER_SIZE=full $(GO) test -count=1 -v -timeout 90m ./test/size
 
 bench: engine ## all benchmarks (PKG=./... BENCH=.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) $(PKG)
