@@ -174,7 +174,11 @@ func (p *program) sql(statement string) {
 // settled waits until every mark is worked off.
 func (p *program) settled() {
 	p.t.Helper()
-	p.within(40*time.Minute, "all is summed up", func() bool {
+	patience := 3 * time.Minute
+	if full() {
+		patience = 40 * time.Minute
+	}
+	p.within(patience, "all is summed up", func() bool {
 		var st struct {
 			Minutes int `json:"dirty_minutes"`
 			Hours   int `json:"dirty_hours"`
