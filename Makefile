@@ -20,7 +20,7 @@ SEED ?=
 ENGINE_STAMP := node_modules/.engine-installed
 ENGINE_LIB   := $(or $(GPUMETER_ENGINE_LIB),$(wildcard node_modules/@chdb/lib-*/libchdb.*))
 
-.PHONY: help engine build run test soak bench fmt clean FORCE
+.PHONY: help engine build run test soak size mutants bench fmt clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,14 @@ test: engine ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=
 soak: engine ## random load and faults against a model (SOAK=10m SEED=n)
 	$(GO) test -c -o bin/soak.test ./test/soak
 	cd test/soak && SOAK="$(SOAK)" SEED="$(SEED)" exec ../../bin/soak.test -test.v -test.run '^TestSoak$$' -test.timeout 0
+
+# 10.8 million events, and a million instances in a day. Minutes, and some GiB in
+# TMPDIR.
+size: engine ## the large-data checks in full, with their time and memory
+	GPUMETER_SIZE=full $(GO) test -count=1 -v -timeout 90m ./test/size
+
+mutants: engine ## break the code one place at a time: which tests notice?
+	$(GO) run ./internal/testkit/cmd/mutants -md docs/mutants.md test/mutants.txt
 
 bench: engine ## all benchmarks (PKG=./... BENCH=.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 -timeout 30m $(TESTFLAGS) $(PKG)

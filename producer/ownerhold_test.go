@@ -15,11 +15,12 @@ import (
 	"github.com/gpumeter/gpumeter/schema"
 )
 
-// owned is a reading of unit a.
-func owned(instance string) []schema.Reading {
-	r := schema.Reading{Unit: "a", Instance: instance, Model: "m", Utilization: schema.Some(500_000)}
-	if instance != "" {
-		r.Project = "p-" + instance
+// owned is a reading of unit a. An owner is an instance, or instance@project.
+func owned(owner string) []schema.Reading {
+	r := schema.Reading{Unit: "a", Model: "m", Utilization: schema.Some(500_000)}
+	r.Instance, r.Project, _ = strings.Cut(owner, "@")
+	if r.Instance != "" && r.Project == "" {
+		r.Project = "p-" + r.Instance
 	}
 	return []schema.Reading{r}
 }
@@ -56,6 +57,8 @@ func TestALabelThatFlickersStaysWithItsOwner(t *testing.T) {
 	}{
 		{"the same owner", 3 * time.Minute, "i", map[string]int64{"i/p-i": 600_000}, "10:05:10"},
 		{"another owner", 3 * time.Minute, "j", map[string]int64{"i/p-i": 180_000, "/": 120_000, "j/p-j": 300_000}, "10:05:10"},
+		{"another owner in the same project", 3 * time.Minute, "j@p-i", map[string]int64{"i/p-i": 180_000, "/": 120_000, "j/p-i": 300_000}, "10:05:10"},
+		{"the same instance in another project", 3 * time.Minute, "i@q", map[string]int64{"i/p-i": 180_000, "/": 120_000, "i/q": 300_000}, "10:05:10"},
 		{"nobody", 3 * time.Minute, "", map[string]int64{"i/p-i": 180_000, "/": 420_000}, "10:06:00"},
 		{"too late", time.Minute, "i", map[string]int64{"i/p-i": 480_000, "/": 120_000}, "10:04:00"},
 		{"no hold", 0, "i", map[string]int64{"i/p-i": 480_000, "/": 120_000}, "10:03:10"},
@@ -91,6 +94,26 @@ func TestALabelThatFlickersStaysWithItsOwner(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A unit of several owners, and one that is read with and without an owner at once,
+// are what the readings say.
+func TestUnitsOfSeveralReadingsAreNotHeld(t *testing.T) {
+	for name, before := range map[string][]schema.Reading{"two owners": append(owned("i"), owned("j")...), "one owner": owned("i")} {
+		after := owned("")
+		if name == "one owner" {
+			after = append(owned(""), owned("j")...)
+		}
+		m := holdMeter(t, time.Minute, testDay)
+		for i, readings := range [][]schema.Reading{before, after} {
+			if _, err := m.Tick(testDay+10_000*int64(i+1), readings, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept := m.Undecided(); len(m.undecided) > 0 || len(kept) > 0 {
+			t.Errorf("%s before: undecided %v", name, kept)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ func clickhouseFlags(f *pflag.FlagSet, o *app.Options) {
 }
 
 func engineFlags(f *pflag.FlagSet, o *app.Options) {
+	f.Int64Var(&o.EngineMemory, "engine-memory", 0, "bytes that the embedded ClickHouse may allocate (default: half of the machine's memory)")
 	f.StringVar(&o.EngineLibrary, "engine-library", "", "path of libchdb.so (default: search node_modules)")
 }
 

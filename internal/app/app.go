@@ -150,6 +150,7 @@ func (a *app) startEngine(ctx context.Context, known endpoints) error {
 	case a.o.Roles.Engine:
 		e, err := engine.Start(ctx, engine.Options{
 			Dir: a.o.path("clickhouse"), Library: a.o.EngineLibrary, HTTPPort: a.o.EngineHTTPPort, Command: a.o.EngineCommand, Logger: a.o.Logger.With("part", "engine"),
+			MaxMemory: a.o.EngineMemory,
 		})
 		if err != nil {
 			return err

@@ -46,6 +46,7 @@ type Options struct {
 	NATSListen     string // of the embedded NATS; default 127.0.0.1:0
 	ClickHouseDSN  string // empty: embedded, or the one in Data/endpoints.json
 	EngineLibrary  string
+	EngineMemory   int64    // bytes that the embedded ClickHouse may allocate; 0 = half of the machine's
 	EngineHTTPPort int      // of the embedded ClickHouse; 0 takes a free one
 	EngineCommand  []string // re-executes the program as an engine; nil: the own executable
 

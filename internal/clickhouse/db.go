@@ -45,7 +45,10 @@ type DB struct {
 //
 // A process that does not own its engine should use HTTP: the embedded engine
 // can abort when a client of its native port dies (see internal/engine).
-func Open(ctx context.Context, dsn string) (*DB, error) {
+func Open(ctx context.Context, dsn string) (*DB, error) { return open(ctx, dsn, settings) }
+
+// open is Open with the settings that every statement is sent with.
+func open(ctx context.Context, dsn string, settings map[string]string) (*DB, error) {
 	o, err := chgo.ParseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("clickhouse DSN: %w", err)
@@ -70,7 +73,7 @@ func Open(ctx context.Context, dsn string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open clickhouse: %w", err)
 	}
-	w, err := openWire(ctx, o)
+	w, err := openWire(ctx, o, settings)
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open clickhouse: %w", err)

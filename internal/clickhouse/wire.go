@@ -39,11 +39,11 @@ var settings = map[string]string{
 	"max_query_size":        "16777216",
 }
 
-func openWire(ctx context.Context, o *chgo.Options) (wire, error) {
+func openWire(ctx context.Context, o *chgo.Options, settings map[string]string) (wire, error) {
 	if o.Protocol == chgo.HTTP {
-		return openHTTP(o)
+		return openHTTP(o, settings)
 	}
-	return openTCP(ctx, o)
+	return openTCP(ctx, o, settings)
 }
 
 type httpWire struct {
@@ -52,10 +52,11 @@ type httpWire struct {
 	database string
 	user     string
 	pass     string
+	settings map[string]string
 	buffers  *spare[*proto.Buffer] // encoded blocks, large and much used
 }
 
-func openHTTP(o *chgo.Options) (*httpWire, error) {
+func openHTTP(o *chgo.Options, settings map[string]string) (*httpWire, error) {
 	scheme := "http"
 	transport := &http.Transport{
 		MaxIdleConnsPerHost: 16,
@@ -71,14 +72,15 @@ func openHTTP(o *chgo.Options) (*httpWire, error) {
 		client:   &http.Client{Transport: transport},
 		base:     &url.URL{Scheme: scheme, Host: o.Addr[0], Path: "/" + strings.TrimPrefix(o.HttpUrlPath, "/")},
 		database: o.Auth.Database, user: o.Auth.Username, pass: o.Auth.Password,
-		buffers: newSpare(2, func() *proto.Buffer { return &proto.Buffer{} }),
+		settings: settings,
+		buffers:  newSpare(2, func() *proto.Buffer { return &proto.Buffer{} }),
 	}, nil
 }
 
 func (w *httpWire) do(ctx context.Context, query string, body io.Reader, more url.Values) (*http.Response, error) {
 	u := *w.base
 	v := url.Values{"database": {w.database}}
-	for k, s := range settings {
+	for k, s := range w.settings {
 		v.Set(k, s)
 	}
 	for k := range more {
@@ -195,7 +197,7 @@ func (e *serverError) Error() string { return "clickhouse: code " + e.code + ": 
 
 type tcpWire struct{ pool *chpool.Pool }
 
-func openTCP(ctx context.Context, o *chgo.Options) (*tcpWire, error) {
+func openTCP(ctx context.Context, o *chgo.Options, settings map[string]string) (*tcpWire, error) {
 	var list []ch.Setting
 	for k, v := range settings {
 		list = append(list, ch.Setting{Key: k, Value: v, Important: true})
