@@ -77,7 +77,7 @@ func (c *computation) window(w Window, number int, cells []schema.Cell) []schema
 			continue
 		}
 		e := r.event
-		version += c.weight(r.identity, number)
+		version += c.weight(r, number)
 		cells = cellFor(cells, first, e, w.StartMs)
 		if e.Counted {
 			c.covering = append(c.covering, e)

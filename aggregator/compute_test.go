@@ -57,7 +57,7 @@ func genEvents(base int64, distinct bool) *rapid.Generator[[]schema.StoredEvent]
 		if rapid.Bool().Draw(t, "energy") {
 			e.EnergyMj = schema.Some(rapid.Int64Range(0, 10_000*length).Draw(t, "mj"))
 		}
-		e.StoredAtNs = rapid.Int64Range(1, 4).Draw(t, "stored")
+		e.StoredAtNs = rapid.Int64Range(1, 4).Draw(t, "stored") * 1e6
 		e.StreamSequence = rapid.Uint64Range(1, 3).Draw(t, "sequence")
 		e.Place = rapid.Uint32Range(0, 2).Draw(t, "place")
 		return e
@@ -303,13 +303,13 @@ func TestVersionAndCellsOnlyGrow(t *testing.T) {
 					return o.Identity() == e.Identity() && o.EndMs > w.StartMs && o.StartMs < w.EndMs
 				})
 				return inWindow && !slices.ContainsFunc(events[:n], func(o schema.StoredEvent) bool {
-					return o.Source == e.Source && o.ID == e.ID && o.Payload == e.Payload
+					return o.Source == e.Source && o.ID == e.ID && o.Payload == e.Payload && o.StoredAtNs <= e.StoredAtNs
 				})
 			})
 			if after[i].Version < c.Version || added != (after[i].Version > c.Version) {
 				t.Fatalf("version %d became %d; a row was added: %v", c.Version, after[i].Version, added)
 			}
-			if !added && after[i] != c {
+			if !added && after[i] != c && !repeats(world{events: events}, world{events: events[:n]}) {
 				t.Fatalf("one version, two amounts: %+v %+v", c, after[i])
 			}
 		}

@@ -28,6 +28,7 @@ type identity struct {
 	of        schema.Identity
 	rows      []*schema.StoredEvent // its contents among the events
 	contents  int                   // its contents anywhere
+	credit    uint64                // of these contents, each by its first copy
 	component int                   // of corrections, -1 = none
 	window    int                   // the last one that counted it
 }
@@ -104,9 +105,17 @@ func (s *settled) add(copies []*schema.StoredEvent) {
 		s.rows = append(s.rows, rowOf(e, len(s.identities)))
 	}
 	id.contents, id.component = len(id.rows), standing.Component
+	for _, e := range id.rows {
+		storedAt := e.StoredAtNs
+		if at := slices.IndexFunc(elsewhere, func(c schema.Copy) bool { return c.Payload == e.Payload }); at >= 0 {
+			storedAt = min(storedAt, elsewhere[at].StoredAtNs)
+		}
+		id.credit += schema.Credit(storedAt)
+	}
 	for i := range elsewhere {
 		if !slices.ContainsFunc(id.rows, func(have *schema.StoredEvent) bool { return have.Payload == elsewhere[i].Payload }) {
 			id.contents++
+			id.credit += schema.Credit(elsewhere[i].StoredAtNs)
 		}
 	}
 	if n := id.component + 1; n > len(s.components) {
@@ -117,21 +126,21 @@ func (s *settled) add(copies []*schema.StoredEvent) {
 
 // weight is what a row adds to the version of a window: the contents of its
 // identity and the corrections that bear on it, unless the window has them.
-func (s *settled) weight(i, window int) uint64 {
-	if i < 0 {
-		return 1
+func (s *settled) weight(r *row, window int) uint64 {
+	if r.identity < 0 {
+		return schema.Credit(r.event.StoredAtNs)
 	}
-	id := &s.identities[i]
+	id := &s.identities[r.identity]
 	if id.window == window {
 		return 0
 	}
 	id.window = window
-	n := id.contents
+	n := id.credit
 	if c := id.component; c >= 0 && s.components[c] != window {
 		s.components[c] = window
 		n += s.facts.Corrections(c)
 	}
-	return uint64(n)
+	return n
 }
 
 // contradicted returns the copies of those identities that have several

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -87,8 +88,8 @@ func (w world) alive(id schema.Identity, path []schema.Identity) bool {
 	return !named
 }
 
-// version counts the contents of all identities that the window has events of,
-// and the corrections that anything leads to from there.
+// version adds up the credits of the contents of all identities that the window has
+// events of, and of the corrections that anything leads to from there.
 func (w world) version(unit string, window Window) uint64 {
 	here := map[schema.Identity]bool{}
 	for i := range w.events {
@@ -96,25 +97,30 @@ func (w world) version(unit string, window Window) uint64 {
 			here[e.Identity()] = true
 		}
 	}
-	facts := map[string]bool{}
+	facts := map[string]uint64{}
+	add := func(key string, storedAtNs int64) { facts[key] = max(facts[key], schema.Credit(storedAtNs)) }
 	for i := range w.events {
 		if e := &w.events[i]; here[e.Identity()] {
-			facts[fmt.Sprint("event", e.Identity(), e.Payload)] = true
+			add(fmt.Sprint("event", e.Identity(), e.Payload), e.StoredAtNs)
 		}
 	}
 	for {
-		n := len(facts)
+		n := maps.Clone(facts)
 		for i := range w.corrections {
 			c := &w.corrections[i]
 			by := schema.Identity{Source: "by " + c.By.Source, ID: c.By.ID}
 			if here[c.Target] || here[by] || c.Replacement != (schema.Identity{}) && here[c.Replacement] {
 				here[c.Target], here[by], here[c.Replacement] = true, true, true
 				delete(here, schema.Identity{})
-				facts[fmt.Sprint("correction", c.By, c.Payload)] = true
+				add(fmt.Sprint("correction", c.By, c.Payload), c.StoredAtNs)
 			}
 		}
-		if n == len(facts) {
-			return uint64(n)
+		if maps.Equal(n, facts) {
+			sum := uint64(0)
+			for _, credit := range facts {
+				sum += credit
+			}
+			return sum
 		}
 	}
 }
@@ -142,7 +148,7 @@ func genWorld(base int64) *rapid.Generator[world] {
 			}
 			c.Payload = schema.Hash{rapid.ByteRange(0, 1).Draw(t, "reason")}
 			copy(c.Payload[1:], c.Target.Source+c.Target.ID+c.Replacement.Source+c.Replacement.ID)
-			c.StoredAtNs, c.StreamSequence = rapid.Int64Range(1, 4).Draw(t, "stored"), rapid.Uint64Range(1, 3).Draw(t, "sequence")
+			c.StoredAtNs, c.StreamSequence = rapid.Int64Range(1, 4).Draw(t, "stored")*1e6, rapid.Uint64Range(1, 3).Draw(t, "sequence")
 			w.corrections = append(w.corrections, c)
 		}
 		return w
@@ -242,16 +248,16 @@ func TestVersionTellsWhoKnowsAll(t *testing.T) {
 	})
 }
 
-// repeats says whether the facts that are left out have contents that are known:
-// stored again, and perhaps before. Those do not count, see ADR 9.
+// repeats says whether the facts that are left out have contents that are known,
+// stored again in the same millisecond: an order that versions do not tell.
 func repeats(w, part world) bool {
 	for _, e := range w.events[len(part.events):] {
-		if slices.ContainsFunc(part.events, func(o schema.StoredEvent) bool { return o.Identity() == e.Identity() && o.Payload == e.Payload }) {
+		if slices.ContainsFunc(part.events, func(o schema.StoredEvent) bool { return o.Identity() == e.Identity() && o.Payload == e.Payload && o.StoredAtNs == e.StoredAtNs }) {
 			return true
 		}
 	}
 	for _, c := range w.corrections[len(part.corrections):] {
-		if slices.ContainsFunc(part.corrections, func(o schema.StoredCorrection) bool { return o.By == c.By && o.Payload == c.Payload }) {
+		if slices.ContainsFunc(part.corrections, func(o schema.StoredCorrection) bool { return o.By == c.By && o.Payload == c.Payload && o.StoredAtNs == c.StoredAtNs }) {
 			return true
 		}
 	}

@@ -58,7 +58,7 @@ type Facts struct {
 type Settlement struct {
 	copies     map[Identity][]Copy
 	identities map[Identity]*corrected
-	components []int // number of corrections in each
+	components []uint64 // sum of the credits of the corrections in each
 }
 
 // corrected is an identity that corrections are about.
@@ -218,13 +218,13 @@ func (s *Settlement) join(list []*StoredCorrection) {
 		}
 	}
 	number := map[int]int{}
-	for i := range list {
+	for i, c := range list {
 		r := root(i)
 		if _, ok := number[r]; !ok {
 			number[r] = len(s.components)
 			s.components = append(s.components, 0)
 		}
-		s.components[number[r]]++
+		s.components[number[r]] += Credit(c.StoredAtNs)
 	}
 	for id, c := range s.identities {
 		c.component = number[root(first[id])]
@@ -259,9 +259,9 @@ func (s *Settlement) Standing(id Identity) Standing {
 	return standing
 }
 
-// Corrections returns how many corrections, second contents included, bear on
-// the identities of a component.
-func (s *Settlement) Corrections(component int) int { return s.components[component] }
+// Corrections returns the sum of the credits of the corrections, second contents
+// included, that bear on the identities of a component.
+func (s *Settlement) Corrections(component int) uint64 { return s.components[component] }
 
 // CorrectionsOf returns the corrections of an identity, the one that takes effect
 // first, second contents of a correction last.

@@ -74,8 +74,9 @@ var forTests = []string{"internal/testkit", "internal/engine/enginetest"}
 
 // testsOf lists what the tests of a folder may import besides, each with a reason.
 var testsOf = map[string]map[string]string{
-	"internal/jetstream": {"consumer": "delivers to the real one", "internal/clickhouse": "which stores for real"},
-	"test":               {"internal/jetstream": "puts messages on the stream", "internal/clickhouse": "reads what was stored"},
+	"internal/jetstream":  {"consumer": "delivers to the real one", "internal/clickhouse": "which stores for real"},
+	"internal/clickhouse": {"aggregator": "sums up what it stored", "consumer": "stores through the real one", "internal/jetstream": "which is fed by a real stream", "internal/engine": "with its settings"},
+	"test":                {"internal/jetstream": "puts messages on the stream", "internal/clickhouse": "reads what was stored"},
 }
 
 type goFile struct {

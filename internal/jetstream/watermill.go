@@ -97,29 +97,33 @@ func (c *Control) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	c.wait.Add(1)
 	c.mu.Unlock()
 
-	consumer, err := c.js.CreateOrUpdateConsumer(ctx, controlStream, jetstream.ConsumerConfig{
-		Durable: schema.Token(topic), FilterSubject: controlRoot + schema.Token(topic),
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 256, MaxDeliver: -1,
-	})
-	if err != nil {
-		cancel()
-		c.wait.Done()
-		return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
-	}
 	out := make(chan *message.Message)
 	go func() {
 		defer c.wait.Done()
 		defer close(out)
-		c.pull(ctx, consumer, topic, out)
+		c.pull(ctx, topic, out)
 	}()
 	return out, nil
 }
 
-func (c *Control) pull(ctx context.Context, consumer jetstream.Consumer, topic string, out chan<- *message.Message) {
+// pull delivers until the context ends. The stream may be away at any time, from
+// the beginning on: that is waited for.
+func (c *Control) pull(ctx context.Context, topic string, out chan<- *message.Message) {
+	var consumer jetstream.Consumer
 	for ctx.Err() == nil {
-		batch, err := consumer.Fetch(16, jetstream.FetchMaxWait(2*time.Second))
+		var batch jetstream.MessageBatch
+		var err error
+		if consumer == nil {
+			consumer, err = c.consumer(ctx, topic)
+		}
+		if err == nil {
+			batch, err = consumer.Fetch(16, jetstream.FetchMaxWait(2*time.Second))
+		}
 		if err != nil {
-			c.logger.Error("fetch from the control stream failed", err, watermill.LogFields{"topic": topic})
+			if ctx.Err() == nil {
+				c.logger.Error("fetch from the control stream failed and is tried again", err, watermill.LogFields{"topic": topic})
+			}
+			consumer = nil // perhaps it is gone
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
@@ -132,6 +136,19 @@ func (c *Control) pull(ctx context.Context, consumer jetstream.Consumer, topic s
 			}
 		}
 	}
+}
+
+func (c *Control) consumer(ctx context.Context, topic string) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, controlStream, jetstream.ConsumerConfig{
+		Durable: schema.Token(topic), FilterSubject: controlRoot + schema.Token(topic),
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 256, MaxDeliver: -1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
+	}
+	return consumer, nil
 }
 
 // hand gives one message to the handler and waits for its verdict. It tells the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -161,6 +162,31 @@ func TestControlGoesOnAfterARestart(t *testing.T) {
 		if m.UUID == "2" {
 			break
 		}
+	}
+}
+
+// A program whose stream goes away before it has subscribed is not ended by that.
+func TestControlSubscribesWhileTheStreamIsAway(t *testing.T) {
+	t.Parallel()
+	s, nc, dir := broker(t, jetstream.StreamOptions{})
+	c := control(t, nc)
+	at, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	out := listen(t, c, "jobs")
+	again, err := jetstream.StartServer(jetstream.ServerOptions{Dir: dir, Listen: at.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(again.Stop)
+	waitConnected(t, nc.IsConnected)
+	eventually(t, "publishing after the start", func() bool { return c.Publish("jobs", message.NewMessage("1", nil)) == nil })
+	m := receive(t, out)
+	m.Ack()
+	if m.UUID != "1" {
+		t.Errorf("got message %q", m.UUID)
 	}
 }
 

@@ -23,10 +23,11 @@ SETTINGS fsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_pa
 COMMENT 'windows touched since they were last computed, at least once';
 -- +goose StatementEnd
 
--- version counts what the window's amounts were computed from: raw rows, copies of
--- their identities elsewhere, corrections. All of these are only ever added, so a
--- computation that saw fewer of them, however late it writes, never replaces one
--- that saw more.
+-- version adds up what the window's amounts were computed from: raw rows, copies of
+-- their identities elsewhere and corrections, each with the time from when it was
+-- first stored to 2100, in milliseconds. Facts are only ever added, and what was
+-- stored first is at most found to be earlier, so a computation that knew less,
+-- however late it writes, never replaces one that knew more.
 -- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS usage_minute
 (
@@ -51,7 +52,7 @@ CREATE TABLE IF NOT EXISTS usage_minute
     memory_byte_ms     UInt64                 COMMENT 'sum of bytes in use times milliseconds: numerator of the mean',
     energy_mj          UInt64                 COMMENT 'energy, millijoules',
     energy_ms          UInt64                 COMMENT 'milliseconds with known energy',
-    version            UInt64                 COMMENT 'number of raw rows, copies elsewhere and corrections that this row was computed from'
+    version            UInt64                 COMMENT 'sum of milliseconds to 2100 from when each raw row, copy elsewhere and correction that this row was computed from was first stored'
 )
 ENGINE = ${GPUMETER_ENGINE_PREFIX:-}ReplacingMergeTree(version)
 PARTITION BY toYYYYMM(window)

@@ -32,15 +32,15 @@ func newDisk(path string) (*disk, error) {
 	return d, nil
 }
 
-// fill leaves no room: the file system is made as small as what it holds. That is
-// refused when something was written in between.
-func (d *disk) fill() (err error) {
+// fill leaves no more room than spare: the file system is made as small as what it
+// holds. That is refused when something was written in between.
+func (d *disk) fill(spare uint64) (err error) {
 	for range 100 {
 		var fs syscall.Statfs_t
 		if err := syscall.Statfs(d.path, &fs); err != nil {
 			return err
 		}
-		used := (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
+		used := (fs.Blocks-fs.Bfree)*uint64(fs.Bsize) + spare
 		if err = remountTmpfs(d.path, max(used, uint64(fs.Bsize))); err == nil {
 			return nil
 		}

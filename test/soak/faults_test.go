@@ -69,16 +69,14 @@ func planFaults(seed uint64, round int, w weather) []fault {
 	return list
 }
 
-// fullDisks are the parts whose disk may be full. The engine's is only among them
-// when SOAK_ENGINE_DISK=1 is set, because this is known: the embedded ClickHouse
-// that merges parts while its disk is full replaces them by a part of empty files,
-// without any error, and what was acknowledged before is gone.
-func fullDisks() []string {
-	if os.Getenv("SOAK_ENGINE_DISK") == "1" {
-		return []string{"broker", "agent", "engine"}
-	}
-	return []string{"broker", "agent"}
-}
+// fullDisks are the parts whose disk may be full.
+var fullDisks = []string{"broker", "agent", "engine"}
+
+// spare is what is left of a part's full disk. The embedded ClickHouse that merges
+// parts while its disk fills up to the last byte replaces them by a part of empty
+// files, without any error, and what was acknowledged is gone. So it refuses to
+// write from [engine.KeepFree] on, and what it writes by then needs some room.
+var spare = map[string]uint64{"engine": 64 << 20}
 
 func drawFault(rnd *rand.Rand) fault {
 	any := append([]string{"broker", "engine"}, workers...)
@@ -95,7 +93,7 @@ func drawFault(rnd *rand.Rand) fault {
 	case n < 14:
 		return fault{kind: faultSlow, target: pick([]string{"broker", "engine"}), lasts: between(2*time.Second, 5*time.Second)}
 	case n < 15:
-		return fault{kind: faultFull, target: pick(fullDisks()), lasts: between(time.Second, 4*time.Second)}
+		return fault{kind: faultFull, target: pick(fullDisks), lasts: between(time.Second, 4*time.Second)}
 	case n < 16:
 		step := between(-8*time.Second, 0)
 		if rnd.IntN(2) == 0 {
@@ -184,7 +182,7 @@ func (p *pipeline) fullDisk(part *process, f fault) (note string, err error) {
 	if !d.mounted {
 		return "left out: no right to mount", nil
 	}
-	if err := d.fill(); err != nil {
+	if err := d.fill(spare[f.target]); err != nil {
 		return "", err
 	}
 	time.Sleep(f.lasts)
