@@ -43,12 +43,14 @@ func (w world) effective(id schema.Identity) *schema.StoredCorrection {
 	var first *schema.StoredCorrection
 	for i := range w.corrections {
 		c := &w.corrections[i]
-		if c.Target == id && w.valid(c) && (first == nil || c.Order().Compare(first.Order()) < 0) {
+		if c.Target == id && w.valid(c) && (first == nil || replaces(c) && !replaces(first) || replaces(c) == replaces(first) && c.Order().Compare(first.Order()) < 0) {
 			first = c
 		}
 	}
 	return first
 }
+
+func replaces(c *schema.StoredCorrection) bool { return c.Action == "replace" }
 
 // valid says whether no other content of the correction was stored before it.
 func (w world) valid(c *schema.StoredCorrection) bool {
@@ -252,12 +254,16 @@ func TestVersionTellsWhoKnowsAll(t *testing.T) {
 // stored again in the same millisecond: an order that versions do not tell.
 func repeats(w, part world) bool {
 	for _, e := range w.events[len(part.events):] {
-		if slices.ContainsFunc(part.events, func(o schema.StoredEvent) bool { return o.Identity() == e.Identity() && o.Payload == e.Payload && o.StoredAtNs == e.StoredAtNs }) {
+		if slices.ContainsFunc(part.events, func(o schema.StoredEvent) bool {
+			return o.Identity() == e.Identity() && o.Payload == e.Payload && o.StoredAtNs == e.StoredAtNs
+		}) {
 			return true
 		}
 	}
 	for _, c := range w.corrections[len(part.corrections):] {
-		if slices.ContainsFunc(part.corrections, func(o schema.StoredCorrection) bool { return o.By == c.By && o.Payload == c.Payload && o.StoredAtNs == c.StoredAtNs }) {
+		if slices.ContainsFunc(part.corrections, func(o schema.StoredCorrection) bool {
+			return o.By == c.By && o.Payload == c.Payload && o.StoredAtNs == c.StoredAtNs
+		}) {
 			return true
 		}
 	}

@@ -49,7 +49,7 @@ agent/` + "\uFFFD" + `ahead         0     0      unknown     2      10m 00s  202
 script               1     0            0     0      unknown      2026-03-01T20:01:00+08:00
 and 200 more
 
-0 conflicting`
+0 identities in conflict`
 	if got := formatted(t, r, "table"); !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

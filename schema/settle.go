@@ -48,8 +48,10 @@ type Facts struct {
 //
 //   - Of several contents of one identity the one stored first counts, be they
 //     events or corrections.
-//   - Of several corrections of one identity the one stored first takes effect.
-//     The identity then counts nothing, in all of its copies.
+//   - Of several corrections of one identity the replacement stored first takes
+//     effect, or, when none replaces it, the retraction stored first: whoever takes
+//     something back may still put something in its place. The identity then counts
+//     nothing, in all of its copies.
 //   - An identity that corrections name as their replacement counts only if one
 //     of them takes effect and what that one corrects is not itself a
 //     replacement that does not count. In a circle nothing counts.
@@ -64,7 +66,7 @@ type Settlement struct {
 // corrected is an identity that corrections are about.
 type corrected struct {
 	component int
-	by        []*StoredCorrection // that correct it, first stored first; those of a second content left out
+	by        []*StoredCorrection // that correct it, the one that takes effect first; those of a second content left out
 	invalid   []*StoredCorrection // that would correct it and are a second content of their own identity
 	as        []*StoredCorrection // that name it as replacement, first stored first
 	live      bool                // no replacement, or one that takes effect
@@ -160,12 +162,20 @@ func (s *Settlement) correct(list []*StoredCorrection) {
 	}
 	inOrder := func(a, b *StoredCorrection) int { return a.Order().Compare(b.Order()) }
 	for _, c := range s.identities {
-		slices.SortFunc(c.by, inOrder)
+		slices.SortFunc(c.by, func(a, b *StoredCorrection) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), inOrder(a, b)) })
 		slices.SortFunc(c.invalid, inOrder)
 		slices.SortFunc(c.as, inOrder)
 	}
 	s.enliven()
 	s.join(list)
+}
+
+// rank is 0 for a correction that replaces, which comes before any that does not.
+func rank(c *StoredCorrection) int {
+	if c.Replacement != (Identity{}) {
+		return 0
+	}
+	return 1
 }
 
 // enliven finds the identities that are alive: beginning with those that nobody

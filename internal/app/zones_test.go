@@ -58,8 +58,9 @@ func newZoneStore(t *testing.T, name string) *zoneStore {
 		t.Fatal(err)
 	}
 	reports, err := report.New(report.Options{
-		Store: &usageStore{db: db, threshold: aggregator.DefaultThreshold},
-		Book:  func() *pricing.Book { return book },
+		Settled: allStored{},
+		Store:   &usageStore{db: db, threshold: aggregator.DefaultThreshold},
+		Book:    func() *pricing.Book { return book },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -350,3 +351,8 @@ func TestBucketsAtChangesOfTheClock(t *testing.T) {
 		}
 	}
 }
+
+// allStored is the answer where tests write to the database themselves.
+type allStored struct{}
+
+func (allStored) AwaitSettled(context.Context, int64) error { return nil }

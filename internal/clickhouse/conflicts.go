@@ -35,8 +35,11 @@ func conflictQuery(tenant string, fromMs, toMs, asOfMs int64) string {
 	contents := "SELECT source, id FROM (" + usage + span + " UNION ALL " + identity + of + " AND (source, id) IN (" + loose + ") UNION ALL " +
 		usage + told + " UNION ALL " + usage + before + ") GROUP BY source, id HAVING uniqExact(payload) > 1"
 	twice := "SELECT by_source, by_id FROM correction WHERE " + of + " GROUP BY by_source, by_id HAVING uniqExact(by_payload) > 1"
-	corrected := in + " AND (source, id) IN (SELECT source, id FROM correction WHERE " + of + " AND role = '" + roleTarget +
-		"' GROUP BY source, id HAVING uniqExact(by_source, by_id, by_payload) > 1 OR max((by_source, by_id) IN (" + twice + ")))"
+	// A second replacement is set aside, and so is a retraction that came after one.
+	corrections := "SELECT source, id, by_source, by_id, any(action) AS does, min(stored_at) AS first FROM correction WHERE " + of + " AND role = '" + roleTarget +
+		"' GROUP BY source, id, by_source, by_id, by_payload"
+	corrected := in + " AND (source, id) IN (SELECT source, id FROM (" + corrections + ") GROUP BY source, id HAVING countIf(does = 'replace') > 1 OR " +
+		"countIf(does = 'replace') = 1 AND maxIf(first, does = 'retract') > minIf(first, does = 'replace') OR max((by_source, by_id) IN (" + twice + ")))"
 	return "SELECT DISTINCT source, id FROM (" + contents + " UNION ALL " + corrected + ")"
 }
 

@@ -237,19 +237,23 @@ func correctionChain(f *fixture) {
 	}
 	f.drain()
 	f.is(map[Key]Times{{"GPU-1", "i1"}: active(60 + links)})
-	// The first link is taken back by one that was stored before: all that hung on
-	// it is void.
-	f.correct(correction("before", e.Identity(), nil), 1)
+	// A retraction beside a replacement changes nothing, whenever it was stored.
+	f.correct(correction("retraction", e.Identity(), nil), 1)
 	f.drain()
-	f.is(nil)
+	f.is(map[Key]Times{{"GPU-1", "i1"}: active(60 + links)})
+	// The first link is replaced by one that was stored before: all that hung on it
+	// is void.
+	f.correct(correction("before", e.Identity(), f.replacing("other", "GPU-4", "i1", 0, 60)), 2)
+	f.drain()
+	f.is(map[Key]Times{{"GPU-4", "i1"}: active(60)})
 	// A circle counts nothing.
 	a, b := f.replacing("a", "GPU-2", "i1", 0, 60), f.replacing("b", "GPU-3", "i1", 0, 60)
 	f.correct(correction("ab", a.Identity(), b), 0)
 	f.drain()
-	f.is(map[Key]Times{{"GPU-3", "i1"}: active(60)})
+	f.is(map[Key]Times{{"GPU-3", "i1"}: active(60), {"GPU-4", "i1"}: active(60)})
 	f.correct(correction("ba", b.Identity(), a), 0)
 	f.drain()
-	f.is(nil)
+	f.is(map[Key]Times{{"GPU-4", "i1"}: active(60)})
 }
 
 // failingConflict fails each step of a pass that finds a conflict and a
