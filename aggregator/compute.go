@@ -32,7 +32,10 @@ type Window struct{ StartMs, EndMs int64 }
 //   - Sharing: a millisecond that several owners hold is divided among them by
 //     their shares, equally among those who gave none. Nobody (instance "")
 //     gets what the owners leave. Shares that add up to more than the unit are
-//     scaled down to it.
+//     scaled down to it. Of the time that owners get while their claims, the
+//     whole unit where none is given, exceed the unit it is noted that it was
+//     oversubscribed, and of the time that several events of an owner cover that
+//     they overlapped.
 //   - Division into whole milliseconds is by position on the time axis, see
 //     [divide], so that no split of a span ever changes a sum.
 //
@@ -59,8 +62,16 @@ type computation struct {
 
 // holder is an owner in one segment, and the event that speaks for it.
 type holder struct {
-	event  *schema.StoredEvent
-	weight int64
+	event          *schema.StoredEvent
+	weight         int64
+	overlap        bool // other events of the owner say something too
+	oversubscribed bool
+}
+
+// heard takes one more event of the owner.
+func (h *holder) heard(c *computation, e *schema.StoredEvent) {
+	h.overlap = h.event != nil
+	h.event = c.better(h.event, e)
 }
 
 // window counts one window. number tells the windows of a computation apart, from 1.
@@ -117,29 +128,28 @@ func cellFor(cells []schema.Cell, first int, e *schema.StoredEvent, windowMs int
 // segment counts [from, to), in which the set of covering events does not change.
 func (c *computation) segment(from, to int64, cells []schema.Cell) {
 	c.holders = c.holders[:0]
-	var nobody *schema.StoredEvent
+	var nobody holder
 	for _, e := range c.covering {
 		if e.StartMs >= to || e.EndMs <= from {
 			continue
 		}
 		if e.Instance == "" {
-			nobody = c.better(nobody, e)
+			nobody.heard(c, e)
 			continue
 		}
 		at, found := slices.BinarySearchFunc(c.holders, e.Instance, func(h holder, instance string) int {
 			return cmp.Compare(h.event.Instance, instance)
 		})
-		if found {
-			c.holders[at].event = c.better(c.holders[at].event, e)
-		} else {
-			c.holders = slices.Insert(c.holders, at, holder{event: e})
+		if !found {
+			c.holders = slices.Insert(c.holders, at, holder{})
 		}
+		c.holders[at].heard(c, e)
 	}
 	whole := weigh(c.holders)
-	divide(c.holders, whole, from, to, func(h holder, from, to int64) { c.count(h.event, from, to, cells) },
+	divide(c.holders, whole, from, to, func(h *holder, from, to int64) { c.count(h, from, to, cells) },
 		func(from, to int64) {
-			if nobody != nil {
-				c.count(nobody, from, to, cells)
+			if nobody.event != nil {
+				c.count(&nobody, from, to, cells)
 			}
 		})
 }
@@ -169,7 +179,8 @@ func compareRatio(a, b, x, y int64) int {
 	return cmp.Or(cmp.Compare(hi1, hi2), cmp.Compare(lo1, lo2))
 }
 
-// weigh gives every holder its weight and returns the weight of the whole unit.
+// weigh gives every holder its weight, says which are oversubscribed, and returns
+// the weight of the whole unit.
 // A single holder without a share, or several of whom none gave one, hold all.
 func weigh(holders []holder) int64 {
 	var given, silent int64
@@ -179,6 +190,11 @@ func weigh(holders []holder) int64 {
 			given += s.Value
 		} else {
 			silent++
+		}
+	}
+	if given+silent*schema.ShareOne > schema.ShareOne {
+		for i := range holders {
+			holders[i].oversubscribed = true
 		}
 	}
 	switch {
@@ -220,8 +236,9 @@ func weigh(holders []holder) int64 {
 // owns its part of that, and so on. Each count only grows with t and by at most
 // one a step, so whichever way a span is cut, the parts add up and none is
 // negative. The callbacks get the span as positions on the holder's own axis.
-func divide(holders []holder, whole, from, to int64, give func(h holder, from, to int64), rest func(from, to int64)) {
-	for _, h := range holders {
+func divide(holders []holder, whole, from, to int64, give func(h *holder, from, to int64), rest func(from, to int64)) {
+	for i := range holders {
+		h := &holders[i]
 		if h.weight == whole {
 			give(h, from, to)
 			return
@@ -240,15 +257,22 @@ func scale(x, part, whole int64) int64 {
 	return int64(q)
 }
 
-// count adds the positions [from, to) of the event's owner to its cell. The
+// count adds the positions [from, to) of an owner to the cell of its event. The
 // event's states lie evenly over time: of the first x positions floor(x*K/L) are
 // known and of the first k known ones floor(k*A/K) are active. Over the length
 // of the event that gives exactly K and A.
-func (c *computation) count(e *schema.StoredEvent, from, to int64, cells []schema.Cell) {
+func (c *computation) count(h *holder, from, to int64, cells []schema.Cell) {
 	if from == to {
 		return
 	}
+	e := h.event
 	a := amountsFor(cells, e)
+	if h.overlap {
+		a.OverlapMs += to - from
+	}
+	if h.oversubscribed {
+		a.OversubscribedMs += to - from
+	}
 	length := e.LengthMs()
 	active, idle, _ := e.Split(c.threshold)
 	known := active + idle

@@ -126,7 +126,7 @@ func TestComputeCountsNothingTwice(t *testing.T) {
 			cells := compute(events, []Window{w})
 			var allocated int64
 			for _, c := range cells {
-				for _, part := range []int64{c.ActiveMs, c.IdleMs, c.UnknownMs, c.UtilizationMs, c.MemoryMs, c.EnergyMs, c.EnergyMj} {
+				for _, part := range []int64{c.ActiveMs, c.IdleMs, c.UnknownMs, c.UtilizationMs, c.MemoryMs, c.EnergyMs, c.EnergyMj, c.OverlapMs, c.OversubscribedMs} {
 					if part < 0 {
 						t.Fatalf("a negative part: %s", describeCells(cells))
 					}
@@ -134,6 +134,9 @@ func TestComputeCountsNothingTwice(t *testing.T) {
 				all := c.ActiveMs + c.IdleMs + c.UnknownMs
 				if c.UtilizationMs > c.ActiveMs+c.IdleMs || c.MemoryMs > all || c.EnergyMs > all {
 					t.Fatalf("more time with a reading than time: %s", describeCells(cells))
+				}
+				if c.OverlapMs > all || c.OversubscribedMs > all {
+					t.Fatalf("more time overlaps or is oversubscribed than is allocated: %s", describeCells(cells))
 				}
 				allocated += all
 			}
@@ -411,7 +414,7 @@ func scenario(t *testing.T, lines []string) {
 		for _, p := range []struct {
 			name string
 			v    int64
-		}{{"active", c.ActiveMs}, {"idle", c.IdleMs}, {"unknown", c.UnknownMs}, {"energy", c.EnergyMj}} {
+		}{{"active", c.ActiveMs}, {"idle", c.IdleMs}, {"unknown", c.UnknownMs}, {"energy", c.EnergyMj}, {"overlap", c.OverlapMs}, {"oversubscribed", c.OversubscribedMs}} {
 			if p.v != 0 {
 				s += fmt.Sprintf(" %s=%d", p.name, p.v)
 			}

@@ -236,11 +236,8 @@ func TestMemoryStore(t *testing.T) {
 					if k.grain != grain || k.tenant != tenant || k.window < fromMs || k.window >= toMs || c.ActiveMs+c.IdleMs+c.UnknownMs == 0 {
 						continue
 					}
-					a := sums[aggregatortest.Key{Unit: c.Unit, Instance: c.Instance}]
-					a.ActiveMs += c.ActiveMs
-					a.IdleMs += c.IdleMs
-					a.UnknownMs += c.UnknownMs
-					sums[aggregatortest.Key{Unit: c.Unit, Instance: c.Instance}] = a
+					key := aggregatortest.Key{Unit: c.Unit, Instance: c.Instance}
+					sums[key] = sums[key].Add(aggregatortest.TimesOf(&c.Amounts))
 				}
 				return sums, nil
 			},

@@ -40,16 +40,24 @@ func (w world) reference(unit string, windows []Window, threshold int64) []schem
 			}
 		}
 		for ms := w.StartMs; ms < w.EndMs; ms++ {
-			speaks := map[string]*schema.StoredEvent{}
+			speaks, reports := map[string]*schema.StoredEvent{}, map[string]int{}
 			for _, e := range first {
 				if e.StartMs <= ms && ms < e.EndMs {
+					reports[e.Instance]++
 					if have := speaks[e.Instance]; have == nil || knowsMore(e, have, threshold) {
 						speaks[e.Instance] = e
 					}
 				}
 			}
 			if e, at := holderOf(speaks, ms); e != nil {
-				countOne(owners[ownerOf(e)], e, at, threshold)
+				a := owners[ownerOf(e)]
+				countOne(a, e, at, threshold)
+				if reports[e.Instance] > 1 {
+					a.OverlapMs++
+				}
+				if claimed(speaks).Cmp(big.NewRat(1, 1)) > 0 {
+					a.OversubscribedMs++
+				}
 			}
 		}
 		for o, a := range owners {
@@ -128,6 +136,22 @@ func holderOf(speaks map[string]*schema.StoredEvent, ms int64) (*schema.StoredEv
 		left.Sub(left, part)
 	}
 	return speaks[""], at
+}
+
+// claimed adds up what the instances say they have of the unit; who says nothing
+// has all of it.
+func claimed(speaks map[string]*schema.StoredEvent) *big.Rat {
+	sum := new(big.Rat)
+	for instance, e := range speaks {
+		switch {
+		case instance == "":
+		case e.Share.Known:
+			sum.Add(sum, big.NewRat(e.Share.Value, schema.ShareOne))
+		default:
+			sum.Add(sum, big.NewRat(1, 1))
+		}
+	}
+	return sum
 }
 
 func floorOf(x *big.Int, r *big.Rat) *big.Int {

@@ -24,6 +24,8 @@ type span struct {
 	share    int64  // parts of two that the owner is charged; 0 = whole
 	storedMs int64
 	energyMj int64 // per ms; 0 = not reported
+	twice    bool  // several events reported it
+	crowded  bool  // claimed by too many
 	sign     int64 // -1 takes the time back; 0 = 1
 }
 
@@ -68,6 +70,7 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 			if s.sign < 0 {
 				sums.ActiveMs, sums.IdleMs, sums.FreeMs, sums.UnknownMs = -sums.ActiveMs, -sums.IdleMs, -sums.FreeMs, -sums.UnknownMs
 				sums.UtilizationMs, sums.UtilizationSum, sums.EnergyMj, sums.EnergyMs = 0, nil, 0, 0
+				sums.OverlapMs, sums.OversubscribedMs = -sums.OverlapMs, -sums.OversubscribedMs
 			}
 			rows[id].Add(sums)
 		}
@@ -99,6 +102,12 @@ func (s *span) sums(ms int64) *schema.Sums {
 	}
 	if s.energyMj > 0 {
 		v.EnergyMj, v.EnergyMs = s.energyMj*ms, ms
+	}
+	if s.twice {
+		v.OverlapMs = ms
+	}
+	if s.crowded {
+		v.OversubscribedMs = ms
 	}
 	return &v
 }

@@ -19,6 +19,15 @@ import (
 //   - Utilization is the mean in millionths over the time in which it is known,
 //     rounded half up; unknown when there is no such time.
 //   - EnergyMj is in millijoules; nil when no energy was reported.
+//   - OverlapMs is the part of AllocatedMs that several events of one instance
+//     reported; it is allocated, and paid for, once.
+//   - OversubscribedMs is the part of AllocatedMs in which the instances that held
+//     a unit claimed more than all of it together, each its share or, without one,
+//     the whole unit.
+//   - UsedCost is the cost of the time with a known utilization times that
+//     utilization, UnusedCost the rest of the cost of that time. Time whose
+//     utilization is not known is in neither. Like Cost they cover the priced
+//     time only.
 type Figures struct {
 	AllocatedMs int64
 	KnownMs     int64
@@ -32,6 +41,11 @@ type Figures struct {
 	FreeMs      int64
 	FreeCost    *big.Rat
 	EnergyMj    *big.Int
+
+	OverlapMs        int64
+	OversubscribedMs int64
+	UsedCost         *big.Rat
+	UnusedCost       *big.Rat
 }
 
 // collector adds up usage. Time is kept per price until the end: there are few
@@ -44,13 +58,18 @@ type collector struct {
 }
 
 // pricedMs is the time that one price applies to.
-type pricedMs struct{ allocated, heldIdle, free int64 }
+type pricedMs struct {
+	allocated, heldIdle, free int64
+	utilization               int64   // of known utilization
+	utilizationSum            big.Int // millionths x ms
+}
 
 // add adds one row, priced if ok. It fails on what no store may return, and on
 // sums beyond 64 bits, rather than show a figure that wrapped around.
 func (c *collector) add(row *schema.UsageRow, price pricing.Price, ok bool) error {
 	s := &row.Sums
-	if min(s.ActiveMs, s.IdleMs, s.FreeMs, s.UnknownMs, s.AllocatedMs(), s.UtilizationMs, s.EnergyMj, s.EnergyMs) < 0 || s.FreeMs > s.IdleMs {
+	if min(s.ActiveMs, s.IdleMs, s.FreeMs, s.UnknownMs, s.AllocatedMs(), s.UtilizationMs, s.EnergyMj, s.EnergyMs, s.OverlapMs, s.OversubscribedMs) < 0 ||
+		s.FreeMs > s.IdleMs || max(s.OverlapMs, s.OversubscribedMs) > s.AllocatedMs() {
 		return fmt.Errorf("report: impossible usage row %+v", *row)
 	}
 	c.sums.Add(s)
@@ -73,6 +92,10 @@ func (c *collector) add(row *schema.UsageRow, price pricing.Price, ok bool) erro
 		p.allocated += s.AllocatedMs()
 		p.heldIdle += s.IdleMs - s.FreeMs
 		p.free += s.FreeMs
+		p.utilization += s.UtilizationMs
+		if s.UtilizationSum != nil {
+			p.utilizationSum.Add(&p.utilizationSum, s.UtilizationSum)
+		}
 	}
 	if min(c.sums.ActiveMs, c.sums.IdleMs, c.sums.UnknownMs, c.sums.AllocatedMs(), c.sums.UtilizationMs, c.sums.EnergyMs) < 0 {
 		return fmt.Errorf("report: the sum of times exceeds 64 bits of milliseconds; ask for a shorter span")
@@ -86,21 +109,32 @@ func (c *collector) figures() Figures {
 	f := Figures{
 		AllocatedMs: s.AllocatedMs(), KnownMs: s.ActiveMs + s.IdleMs, ActiveMs: s.ActiveMs, IdleMs: s.IdleMs,
 		UnknownMs: s.UnknownMs, UnpricedMs: c.unpricedMs, FreeMs: s.FreeMs,
-		Utilization: mean(s.UtilizationSum, s.UtilizationMs),
+		Utilization: mean(s.UtilizationSum, s.UtilizationMs), OverlapMs: s.OverlapMs, OversubscribedMs: s.OversubscribedMs,
 	}
 	if s.EnergyMs > 0 {
 		f.EnergyMj = c.energyMj
 	}
 	if len(c.priced) > 0 {
-		f.Cost, f.IdleWaste, f.FreeCost = new(big.Rat), new(big.Rat), new(big.Rat)
+		for _, column := range amountColumns {
+			*column(&f) = new(big.Rat)
+		}
 	}
 	for entry, p := range c.priced {
 		price := pricing.Price{PerGPUHour: entry.PerGPUHour, Entry: entry}
 		f.Cost.Add(f.Cost, pricing.Cost(p.allocated, price))
 		f.IdleWaste.Add(f.IdleWaste, pricing.Cost(p.heldIdle, price))
 		f.FreeCost.Add(f.FreeCost, pricing.Cost(p.free, price))
+		used := p.used(price)
+		f.UsedCost.Add(f.UsedCost, used)
+		f.UnusedCost.Add(f.UnusedCost, used.Sub(pricing.Cost(p.utilization, price), used))
 	}
 	return f
+}
+
+// used is the exact price of the time of known utilization, weighted by it.
+func (p *pricedMs) used(price pricing.Price) *big.Rat {
+	ms := new(big.Rat).SetFrac(&p.utilizationSum, big.NewInt(schema.UtilizationOne))
+	return ms.Mul(ms, pricing.Cost(1, price))
 }
 
 // mean is sum/ms in millionths, rounded half up.
@@ -122,6 +156,8 @@ var amountColumns = [...]func(*Figures) **big.Rat{
 	func(f *Figures) **big.Rat { return &f.Cost },
 	func(f *Figures) **big.Rat { return &f.IdleWaste },
 	func(f *Figures) **big.Rat { return &f.FreeCost },
+	func(f *Figures) **big.Rat { return &f.UsedCost },
+	func(f *Figures) **big.Rat { return &f.UnusedCost },
 }
 
 // roundColumns rounds the amounts of all rows and sets the totals' to their sum.

@@ -115,6 +115,10 @@ var figureColumns = [...]struct {
 	{"free_ms", false, func(f *Figures, _ string) string { return strconv.FormatInt(f.FreeMs, 10) }},
 	{"free_cost", true, func(f *Figures, currency string) string { return amountText(f.FreeCost, currency) }},
 	{"energy_mj", false, func(f *Figures, _ string) string { return bigText(f.EnergyMj) }},
+	{"overlap_ms", false, func(f *Figures, _ string) string { return strconv.FormatInt(f.OverlapMs, 10) }},
+	{"oversubscribed_ms", false, func(f *Figures, _ string) string { return strconv.FormatInt(f.OversubscribedMs, 10) }},
+	{"used_cost", true, func(f *Figures, currency string) string { return amountText(f.UsedCost, currency) }},
+	{"unused_cost", true, func(f *Figures, currency string) string { return amountText(f.UnusedCost, currency) }},
 }
 
 type qualityColumn struct {

@@ -23,6 +23,7 @@ func drawStore(t *rapid.T) *fakeStore {
 		store.spans = append(store.spans, span{
 			from: from, to: from + rapid.Int64Range(1, 2*dayMs).Draw(t, "length"), state: pick("state", "active", "idle", "free", "unknown"),
 			util: rapid.Int64Range(-1, 1_000_000).Draw(t, "util"), energyMj: rapid.Int64Range(0, 700).Draw(t, "energy"),
+			twice: rapid.Bool().Draw(t, "twice"), crowded: rapid.Bool().Draw(t, "crowded"),
 			dims: map[string]string{
 				"project": pick("project", "a", "b", "", "ü"), "instance": pick("instance", "i1", "i2"), "unit": pick("unit", "u1", "u2", "u3"),
 				"model": pick("model", "m", "n", "x"), "platform": pick("platform", "p", ""), "label:team": pick("team", "", "t"),
@@ -56,7 +57,10 @@ func drawParams(t *rapid.T) Params {
 
 // add sums what can be summed of figures; the mean of utilization is left out.
 func addUp(rows []Row) (sum Figures) {
-	sum.Cost, sum.IdleWaste, sum.FreeCost, sum.EnergyMj = new(big.Rat), new(big.Rat), new(big.Rat), new(big.Int)
+	sum.EnergyMj = new(big.Int)
+	for _, column := range amountColumns {
+		*column(&sum) = new(big.Rat)
+	}
 	for i := range rows {
 		f := &rows[i].Figures
 		sum.AllocatedMs += f.AllocatedMs
@@ -66,6 +70,8 @@ func addUp(rows []Row) (sum Figures) {
 		sum.UnknownMs += f.UnknownMs
 		sum.UnpricedMs += f.UnpricedMs
 		sum.FreeMs += f.FreeMs
+		sum.OverlapMs += f.OverlapMs
+		sum.OversubscribedMs += f.OversubscribedMs
 		for _, column := range amountColumns {
 			if part := *column(f); part != nil {
 				total := *column(&sum)
@@ -79,8 +85,15 @@ func addUp(rows []Row) (sum Figures) {
 	return sum
 }
 
+func (f Figures) withoutAmounts() Figures {
+	for _, column := range amountColumns {
+		*column(&f) = nil
+	}
+	return f
+}
+
 func comparable(f Figures) string {
-	text := fmt.Sprint(f.AllocatedMs, f.KnownMs, f.ActiveMs, f.IdleMs, f.UnknownMs, f.UnpricedMs, f.FreeMs)
+	text := fmt.Sprint(f.AllocatedMs, f.KnownMs, f.ActiveMs, f.IdleMs, f.UnknownMs, f.UnpricedMs, f.FreeMs, f.OverlapMs, f.OversubscribedMs)
 	for _, column := range amountColumns {
 		if amount := *column(&f); amount != nil && amount.Sign() != 0 {
 			text += " " + amount.RatString()
@@ -109,7 +122,8 @@ func TestRowsAddUpUnderAnyKeys(t *testing.T) {
 		}
 		for i := range r.Rows {
 			f := &r.Rows[i].Figures
-			if f.KnownMs+f.UnknownMs != f.AllocatedMs || f.ActiveMs+f.IdleMs != f.KnownMs || f.AllocatedMs <= 0 || (f.Cost == nil) != (f.UnpricedMs == f.AllocatedMs) {
+			if f.KnownMs+f.UnknownMs != f.AllocatedMs || f.ActiveMs+f.IdleMs != f.KnownMs || f.AllocatedMs <= 0 || (f.Cost == nil) != (f.UnpricedMs == f.AllocatedMs) ||
+				max(f.OverlapMs, f.OversubscribedMs) > f.AllocatedMs || (f.UsedCost == nil) != (f.Cost == nil) || (f.UnusedCost == nil) != (f.Cost == nil) {
 				rt.Fatalf("row %+v", f)
 			}
 		}
@@ -144,7 +158,7 @@ func TestMonthsAreTheirDaysAreTheirHours(t *testing.T) {
 			}
 			for month, rows := range months {
 				f := addUp(rows)
-				f.Cost, f.IdleWaste, f.FreeCost = nil, nil, nil // rounded among other rows
+				f = f.withoutAmounts() // rounded among other rows
 				if key == "month" {
 					byMonth[month] = comparable(f)
 				}
@@ -181,7 +195,8 @@ func TestPriceChangesDoNotMoveTime(t *testing.T) {
 		timesOf := func(r *Report) (texts []string) {
 			for _, row := range append(r.Rows, Row{Figures: r.Totals}) {
 				f := row.Figures
-				f.Cost, f.IdleWaste, f.FreeCost, f.UnpricedMs = nil, nil, nil, 0
+				f = f.withoutAmounts()
+				f.UnpricedMs = 0
 				texts = append(texts, strings.Join(row.Keys, "|")+" "+comparable(f)+" "+f.Utilization.String())
 			}
 			slices.Sort(texts) // a waste report is in the order of amounts

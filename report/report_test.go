@@ -227,18 +227,43 @@ func TestWasteAndUnknown(t *testing.T) {
 	got := string(r.JSON())
 	for _, row := range []string{
 		// b wastes most and comes first; the free unit is nobody's waste (I5).
-		`"rows":[{"project":"b","allocated_ms":10800000,"known_ms":10800000,"active_ms":0,"idle_ms":10800000,"unknown_ms":0,"utilization":"0","cost":"10.80","idle_waste":"10.80","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":null}`,
-		`{"project":"","allocated_ms":3600000,"known_ms":3600000,"active_ms":0,"idle_ms":3600000,"unknown_ms":0,"utilization":"0","cost":"3.60","idle_waste":"0.00","unpriced_ms":0,"free_ms":3600000,"free_cost":"3.60","energy_mj":null}`,
+		`"rows":[{"project":"b","allocated_ms":10800000,"known_ms":10800000,"active_ms":0,"idle_ms":10800000,"unknown_ms":0,"utilization":"0","cost":"10.80","idle_waste":"10.80","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":null,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":"0.00","unused_cost":"10.80"}`,
+		`{"project":"","allocated_ms":3600000,"known_ms":3600000,"active_ms":0,"idle_ms":3600000,"unknown_ms":0,"utilization":"0","cost":"3.60","idle_waste":"0.00","unpriced_ms":0,"free_ms":3600000,"free_cost":"3.60","energy_mj":null,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":"0.00","unused_cost":"3.60"}`,
 		// I1: allocated 28.80 at a mean of 25 %.
-		`{"project":"a","allocated_ms":28800000,"known_ms":28800000,"active_ms":28800000,"idle_ms":0,"unknown_ms":0,"utilization":"0.25","cost":"28.80","idle_waste":"0.00","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":8640000000}`,
+		`{"project":"a","allocated_ms":28800000,"known_ms":28800000,"active_ms":28800000,"idle_ms":0,"unknown_ms":0,"utilization":"0.25","cost":"28.80","idle_waste":"0.00","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":8640000000,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":"7.20","unused_cost":"21.60"}`,
 		// Unknown activity is neither busy nor idle and has no utilization (H6, F4).
-		`{"project":"c","allocated_ms":3600000,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":3600000,"utilization":null,"cost":"3.60","idle_waste":"0.00","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":null}`,
+		`{"project":"c","allocated_ms":3600000,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":3600000,"utilization":null,"cost":"3.60","idle_waste":"0.00","unpriced_ms":0,"free_ms":0,"free_cost":"0.00","energy_mj":null,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":"0.00","unused_cost":"0.00"}`,
 		// No price: unknown amounts, and last.
-		`{"project":"d","allocated_ms":3600000,"known_ms":3600000,"active_ms":0,"idle_ms":3600000,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":3600000,"free_ms":0,"free_cost":null,"energy_mj":null}],"totals":{"allocated_ms":50400000,`,
+		`{"project":"d","allocated_ms":3600000,"known_ms":3600000,"active_ms":0,"idle_ms":3600000,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":3600000,"free_ms":0,"free_cost":null,"energy_mj":null,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":null,"unused_cost":null}],"totals":{"allocated_ms":50400000,`,
 	} {
 		if !strings.Contains(got, row) {
 			t.Errorf("no %s\nin %s", row, got)
 		}
+	}
+}
+
+// Used and unused cost are of the time whose utilization is known: half of the time
+// here says nothing, and the price of some of it is not known either.
+func TestUsedCostLeavesOutWhatIsUnknown(t *testing.T) {
+	hour := []string{"2026-03-01T10:00:00Z", "2026-03-01T11:00:00Z"}
+	s := service(t, &fakeStore{spans: []span{
+		gpu(hour[0], hour[1], "unit=1", "util=333333"),
+		gpu(hour[0], hour[1], "unit=2", "util=333333"),
+		gpu(hour[0], hour[1], "unit=3", "state=unknown"),
+		gpu(hour[0], hour[1], "unit=4", "util=-1"),
+		gpu(hour[0], hour[1], "unit=5", "model=other", "util=1000000"),
+		gpu(hour[0], hour[1], "unit=6", "project=b", "model=other", "util=1000000"),
+		gpu(hour[0], hour[1], "unit=7", "project=c", "state=unknown"),
+	}}, p360)
+	r := ask(t, s, Params{From: "2026-03-01", To: "2026-03-02", By: []string{"project"}})
+	got := ""
+	for _, row := range append(r.Rows, Row{Keys: []string{"total"}, Figures: r.Totals}) {
+		f := &row.Figures
+		got += fmt.Sprintln(row.Keys[0], amountText(f.Cost, "USD"), amountText(f.UsedCost, "USD"), amountText(f.UnusedCost, "USD"), f.UnpricedMs)
+	}
+	want := "a 14.40 2.399998 4.800002 3600000\nb    3600000\nc 3.60 0.00 0.00 0\ntotal 18.00 2.399998 4.800002 7200000\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
@@ -258,7 +283,7 @@ func TestNothingAllocated(t *testing.T) { // F5
 	r := ask(t, service(t, &fakeStore{extra: []schema.UsageRow{empty}}, p360), Params{From: "2026-03-01", To: "2026-03-02", By: []string{"project"}})
 	got := string(r.JSON())
 	want := `{"from":"2026-03-01T00:00:00Z","to":"2026-03-02T00:00:00Z","as_of":"2027-01-01T12:00:00Z","zone":"UTC","currency":"USD","by":["project"],"rows":[],` +
-		`"totals":{"allocated_ms":0,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":0,"free_ms":0,"free_cost":null,"energy_mj":null},` +
+		`"totals":{"allocated_ms":0,"known_ms":0,"active_ms":0,"idle_ms":0,"unknown_ms":0,"utilization":null,"cost":null,"idle_waste":null,"unpriced_ms":0,"free_ms":0,"free_cost":null,"energy_mj":null,"overlap_ms":0,"oversubscribed_ms":0,"used_cost":null,"unused_cost":null},` +
 		`"quality":{"conflicts":0,"quarantined":0,"late":0,"gaps":0,"held":0,"outside_lease_ms":0,"open_incidents":0}}` + "\n"
 	if got != want || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -290,10 +315,12 @@ func TestStoreFaultsAreNotFigures(t *testing.T) {
 		t.Error("explain hides the fault")
 	}
 	for name, row := range map[string]schema.UsageRow{
-		"negative time":       {Sums: schema.Sums{ActiveMs: -1, UnknownMs: 5}},
-		"more free than idle": {Sums: schema.Sums{IdleMs: 1, FreeMs: 2}},
-		"no such piece":       {Piece: 1, Sums: schema.Sums{ActiveMs: 1}},
-		"a key too many":      {Keys: []string{"a"}, Sums: schema.Sums{ActiveMs: 1}},
+		"negative time":          {Sums: schema.Sums{ActiveMs: -1, UnknownMs: 5}},
+		"more free than idle":    {Sums: schema.Sums{IdleMs: 1, FreeMs: 2}},
+		"more overlap than time": {Sums: schema.Sums{IdleMs: 1, OverlapMs: 2}},
+		"more claimed than time": {Sums: schema.Sums{UnknownMs: 1, OversubscribedMs: 2}},
+		"no such piece":          {Piece: 1, Sums: schema.Sums{ActiveMs: 1}},
+		"a key too many":         {Keys: []string{"a"}, Sums: schema.Sums{ActiveMs: 1}},
 	} {
 		s = service(t, &fakeStore{extra: []schema.UsageRow{row}}, p360)
 		if _, err := s.Report(t.Context(), Params{}); err == nil || !strings.Contains(err.Error(), "impossible") {

@@ -176,7 +176,7 @@ func (f *Figures) accumulate(b *Figures, sign int64) {
 	for _, column := range timeColumns {
 		*column(f) += sign * *column(b)
 	}
-	for _, column := range amountColumns {
+	for _, column := range billedColumns {
 		more := *column(b)
 		if more == nil {
 			continue
@@ -199,6 +199,10 @@ var timeColumns = [...]func(*Figures) *int64{
 	func(f *Figures) *int64 { return &f.FreeMs },
 }
 
+// billedColumns are the amounts of a statement, in the order of its exact ones. What
+// was used of the time, and what was reported twice, bill nothing.
+var billedColumns = amountColumns[:3]
+
 // changed says whether any billed column is not zero.
 func (f *Figures) changed() bool {
 	for _, column := range timeColumns {
@@ -206,7 +210,7 @@ func (f *Figures) changed() bool {
 			return true
 		}
 	}
-	for _, column := range amountColumns {
+	for _, column := range billedColumns {
 		if amount := *column(f); amount != nil && amount.Sign() != 0 {
 			return true
 		}
@@ -307,7 +311,7 @@ func (d *Statement) exactLines() ([]line, error) {
 			if !ok {
 				return nil, fmt.Errorf("statement %s of %s: row %d: %q is not an amount", d.Period, d.Tenant, i, *text)
 			}
-			*amountColumns[k](&l.Figures) = amount
+			*billedColumns[k](&l.Figures) = amount
 		}
 		lines[i] = l
 	}

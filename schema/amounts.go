@@ -14,6 +14,12 @@ type Amounts struct {
 	MemoryByteMs   int64
 	EnergyMj       int64
 	EnergyMs       int64
+	// OverlapMs is the part of the allocated time that more than one event of the
+	// owner's instance reported; it is allocated once.
+	OverlapMs int64
+	// OversubscribedMs is the part of the allocated time in which the instances
+	// that held the unit claimed more than all of it together.
+	OversubscribedMs int64
 }
 
 // Add adds b to a.
@@ -27,6 +33,8 @@ func (a *Amounts) Add(b *Amounts) {
 	a.MemoryByteMs += b.MemoryByteMs
 	a.EnergyMj += b.EnergyMj
 	a.EnergyMs += b.EnergyMs
+	a.OverlapMs += b.OverlapMs
+	a.OversubscribedMs += b.OversubscribedMs
 }
 
 // Owner says who held a unit and what the unit was: the attributes by which

@@ -45,6 +45,9 @@ type Sums struct {
 	MemoryByteMs   *big.Int
 	EnergyMj       int64
 	EnergyMs       int64
+
+	OverlapMs        int64 // as in Amounts
+	OversubscribedMs int64
 }
 
 // AllocatedMs is the whole time: known plus unknown.
@@ -60,6 +63,8 @@ func (s *Sums) Add(b *Sums) {
 	s.MemoryMs += b.MemoryMs
 	s.EnergyMj += b.EnergyMj
 	s.EnergyMs += b.EnergyMs
+	s.OverlapMs += b.OverlapMs
+	s.OversubscribedMs += b.OversubscribedMs
 	s.UtilizationSum = plus(s.UtilizationSum, b.UtilizationSum)
 	s.MemoryByteMs = plus(s.MemoryByteMs, b.MemoryByteMs)
 }

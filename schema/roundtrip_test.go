@@ -424,9 +424,9 @@ func TestSumsAdd(t *testing.T) {
 			t.Fatalf("sum %v, want %v; allocated %d", got, want, total.AllocatedMs())
 		}
 	})
-	a := Amounts{1, 2, 3, 4, 5, 6, 7, 8, 9}
-	a.Add(&Amounts{1, 2, 3, 4, 5, 6, 7, 8, 9})
-	if a != (Amounts{2, 4, 6, 8, 10, 12, 14, 16, 18}) {
+	a := Amounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	a.Add(&Amounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+	if a != (Amounts{2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}) {
 		t.Errorf("amounts add up to %+v", a)
 	}
 }

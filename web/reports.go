@@ -157,6 +157,11 @@ type figuresDoc struct {
 	FreeMs      int64   `json:"free_ms" doc:"Part of idle_ms during which nobody held the unit"`
 	FreeCost    *string `json:"free_cost" doc:"free_ms times price"`
 	EnergyMj    *int64  `json:"energy_mj" doc:"Millijoules; null when none were reported"`
+
+	OverlapMs        int64   `json:"overlap_ms" doc:"Part of allocated_ms that several events of one instance reported; it is allocated once"`
+	OversubscribedMs int64   `json:"oversubscribed_ms" doc:"Part of allocated_ms in which the instances that held a unit claimed more than all of it"`
+	UsedCost         *string `json:"used_cost" doc:"Time of known utilization times utilization times price; null without priced time"`
+	UnusedCost       *string `json:"unused_cost" doc:"The rest of the cost of that time; time of unknown utilization is in neither"`
 }
 
 type reportDoc struct {

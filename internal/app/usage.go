@@ -184,6 +184,7 @@ func rowOf(c *schema.Cell, piece int, by []string) schema.UsageRow {
 		ActiveMs: c.ActiveMs, IdleMs: c.IdleMs, UnknownMs: c.UnknownMs,
 		UtilizationMs: c.UtilizationMs, UtilizationSum: big.NewInt(c.UtilizationSum),
 		MemoryMs: c.MemoryMs, MemoryByteMs: big.NewInt(c.MemoryByteMs), EnergyMj: c.EnergyMj, EnergyMs: c.EnergyMs,
+		OverlapMs: c.OverlapMs, OversubscribedMs: c.OversubscribedMs,
 	}
 	if c.Instance == "" {
 		r.FreeMs = c.IdleMs

@@ -168,7 +168,7 @@ func (db *DB) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell
 }
 
 const (
-	amountColumns = "active_ms, idle_ms, unknown_ms, utilization_ms, utilization_sum, memory_ms, memory_byte_ms, energy_mj, energy_ms"
+	amountColumns = "active_ms, idle_ms, unknown_ms, utilization_ms, utilization_sum, memory_ms, memory_byte_ms, energy_mj, energy_ms, overlap_ms, oversubscribed_ms"
 	ownerColumns  = "unit_hash, unit, instance, project, node, platform, region, model, labels"
 )
 

@@ -46,7 +46,9 @@ func TestAggregatorStore(t *testing.T) {
 				sums := map[aggregatortest.Key]aggregatortest.Times{}
 				for _, r := range rows {
 					if r.AllocatedMs() > 0 {
-						sums[aggregatortest.Key{Unit: r.Keys[0], Instance: r.Keys[1]}] = aggregatortest.Times{ActiveMs: r.ActiveMs, IdleMs: r.IdleMs, UnknownMs: r.UnknownMs}
+						sums[aggregatortest.Key{Unit: r.Keys[0], Instance: r.Keys[1]}] = aggregatortest.Times{
+							ActiveMs: r.ActiveMs, IdleMs: r.IdleMs, UnknownMs: r.UnknownMs, OverlapMs: r.OverlapMs, OversubscribedMs: r.OversubscribedMs,
+						}
 					}
 				}
 				return sums, nil

@@ -113,13 +113,14 @@ func (db *DB) cellsOf(ctx context.Context, g Grain, tenant string, fromMs, toMs 
 	var list []schema.Cell
 	for rows.Next() {
 		var c schema.Cell
-		var n [9]uint64
+		var n [11]uint64
 		if err := rows.Scan(&c.WindowMs, &c.Unit, &c.Instance, &c.Project, &c.Node, &c.Platform, &c.Region, &c.Model, &c.Labels,
-			&n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7], &n[8]); err != nil {
+			&n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7], &n[8], &n[9], &n[10]); err != nil {
 			return nil, fmt.Errorf("read %s: %w", g.table, err)
 		}
 		c.ActiveMs, c.IdleMs, c.UnknownMs, c.UtilizationMs, c.UtilizationSum = int64(n[0]), int64(n[1]), int64(n[2]), int64(n[3]), int64(n[4])
 		c.MemoryMs, c.MemoryByteMs, c.EnergyMj, c.EnergyMs = int64(n[5]), int64(n[6]), int64(n[7]), int64(n[8])
+		c.OverlapMs, c.OversubscribedMs = int64(n[9]), int64(n[10])
 		list = append(list, c)
 	}
 	return list, rows.Err()

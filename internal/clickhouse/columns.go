@@ -134,7 +134,7 @@ type cellColumns struct {
 	unit, instance, labels                         proto.ColStr
 	owner                                          proto.ColFixedStr16
 	unitHash, version                              proto.ColUInt64
-	amounts                                        [9]proto.ColUInt64 // in the order of amountColumns
+	amounts                                        [11]proto.ColUInt64 // in the order of amountColumns
 
 	// Cells of one unit and owner follow one another, window after window.
 	last    schema.Cell
@@ -175,7 +175,7 @@ func (c *cellColumns) add(tenant string, cell *schema.Cell) {
 	c.labels.Append(cell.Labels)
 	for k, v := range [...]int64{
 		cell.ActiveMs, cell.IdleMs, cell.UnknownMs, cell.UtilizationMs, cell.UtilizationSum,
-		cell.MemoryMs, cell.MemoryByteMs, cell.EnergyMj, cell.EnergyMs,
+		cell.MemoryMs, cell.MemoryByteMs, cell.EnergyMj, cell.EnergyMs, cell.OverlapMs, cell.OversubscribedMs,
 	} {
 		c.amounts[k].Append(uint64(v))
 	}

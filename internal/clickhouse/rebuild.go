@@ -99,10 +99,22 @@ func (db *DB) markDay(ctx context.Context, day uint32) error {
 	return nil
 }
 
-// ensureDerived runs the statements that make the derived tables; they do nothing
-// where a table is there.
+// derivedFiles are the migrations that make the derived tables and add to them, in
+// order. They do nothing where that is done.
+var derivedFiles = [...]string{"0002_usage.sql", "0007_overlap.sql"}
+
+// ensureDerived makes the derived tables where they are gone.
 func (db *DB) ensureDerived(ctx context.Context) error {
-	file, err := fs.ReadFile(schema.SQL(), "0002_usage.sql")
+	for _, name := range derivedFiles {
+		if err := db.runMigration(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (db *DB) runMigration(ctx context.Context, name string) error {
+	file, err := fs.ReadFile(schema.SQL(), name)
 	if err != nil {
 		return err
 	}

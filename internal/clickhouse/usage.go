@@ -109,7 +109,7 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 	group := append([]string{"piece", "model", "platform", "region"}, names...)
 	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
 	sums := []string{"sum(u.active_ms)", "sum(u.idle_ms)", "sumIf(u.idle_ms, u.instance = '')", "sum(u.unknown_ms)", "sum(u.utilization_ms)", "sum(toUInt128(u.utilization_sum))",
-		"sum(u.memory_ms)", "sum(toUInt128(u.memory_byte_ms))", "sum(u.energy_mj)", "sum(u.energy_ms)"}
+		"sum(u.memory_ms)", "sum(toUInt128(u.memory_byte_ms))", "sum(u.energy_mj)", "sum(u.energy_ms)", "sum(u.overlap_ms)", "sum(u.oversubscribed_ms)"}
 	return "SELECT " + strings.Join(append(selected, sums...), ", ") + " FROM (" + source + ") AS u GROUP BY " +
 		strings.Join(group, ", ") + " ORDER BY " + strings.Join(append(order, group...), ", ")
 }
@@ -117,19 +117,20 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow, error) {
 	r := schema.UsageRow{Keys: make([]string, keys)}
 	var piece int64
-	var active, idle, free, unknown, utilizationMs, memoryMs, energyMj, energyMs uint64
+	var active, idle, free, unknown, utilizationMs, memoryMs, energyMj, energyMs, overlap, oversubscribed uint64
 	r.UtilizationSum, r.MemoryByteMs = new(big.Int), new(big.Int)
 	into := []any{&piece, &r.Model, &r.Platform, &r.Region}
 	for i := range r.Keys {
 		into = append(into, &r.Keys[i])
 	}
-	into = append(into, &active, &idle, &free, &unknown, &utilizationMs, r.UtilizationSum, &memoryMs, r.MemoryByteMs, &energyMj, &energyMs)
+	into = append(into, &active, &idle, &free, &unknown, &utilizationMs, r.UtilizationSum, &memoryMs, r.MemoryByteMs, &energyMj, &energyMs, &overlap, &oversubscribed)
 	if err := rows.Scan(into...); err != nil {
 		return r, err
 	}
 	r.Piece = int(piece)
 	r.ActiveMs, r.IdleMs, r.FreeMs, r.UnknownMs = int64(active), int64(idle), int64(free), int64(unknown)
 	r.UtilizationMs, r.MemoryMs, r.EnergyMj, r.EnergyMs = int64(utilizationMs), int64(memoryMs), int64(energyMj), int64(energyMs)
+	r.OverlapMs, r.OversubscribedMs = int64(overlap), int64(oversubscribed)
 	return r, nil
 }
 

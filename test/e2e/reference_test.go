@@ -43,10 +43,14 @@ type sums struct {
 	utilSum, energy                                         *big.Int
 	priced                                                  bool
 	cost, waste, freeCost                                   *big.Rat
+
+	overlap, crowded int64
+	used, unused     *big.Rat
 }
 
 func newSums(key, order []string) *sums {
-	return &sums{key: key, order: order, utilSum: new(big.Int), energy: new(big.Int), cost: new(big.Rat), waste: new(big.Rat), freeCost: new(big.Rat)}
+	return &sums{key: key, order: order, utilSum: new(big.Int), energy: new(big.Int), cost: new(big.Rat), waste: new(big.Rat), freeCost: new(big.Rat),
+		used: new(big.Rat), unused: new(big.Rat)}
 }
 
 // reference returns the rows and the totals of a report over the events, all of
@@ -81,7 +85,7 @@ func reference(t tester, events []schema.Usage, tariffs []tariff, q *question) (
 			continue
 		}
 		for _, list := range units {
-			segment(list, from, to, func(e *schema.Usage, first, last *big.Int) {
+			segment(list, from, to, func(e *schema.Usage, first, last *big.Int, doubt doubt) {
 				key, order := keyOf(e, q.by, from, zone)
 				r := rows[strings.Join(key, "\x00")]
 				if r == nil {
@@ -89,7 +93,7 @@ func reference(t tester, events []schema.Usage, tariffs []tariff, q *question) (
 					rows[strings.Join(key, "\x00")] = r
 				}
 				for _, into := range []*sums{r, all} {
-					into.add(e, first, last, priceAt(tariffs, e, from))
+					into.add(e, first, last, priceAt(tariffs, e, from), doubt)
 				}
 			})
 		}
@@ -103,6 +107,7 @@ func reference(t tester, events []schema.Usage, tariffs []tariff, q *question) (
 	slices.SortFunc(list, func(a, b *sums) int { return slices.Compare(a.order, b.order) })
 	for _, column := range []func(*sums) **big.Rat{
 		func(s *sums) **big.Rat { return &s.cost }, func(s *sums) **big.Rat { return &s.waste }, func(s *sums) **big.Rat { return &s.freeCost },
+		func(s *sums) **big.Rat { return &s.used }, func(s *sums) **big.Rat { return &s.unused },
 	} {
 		roundColumn(list, all, column)
 	}
@@ -124,16 +129,21 @@ func reference(t tester, events []schema.Usage, tariffs []tariff, q *question) (
 	return out, all.figures()
 }
 
+// doubt says of a holder's time that several of its events tell of it, and that
+// the holders of the unit claim more than all of it.
+type doubt struct{ overlap, crowded bool }
+
 // segment says who has what of one unit in [from, to), in which the set of its
 // events does not change: give gets the event that speaks for the holder, and the
 // span as positions on the holder's own axis of time.
-func segment(events []schema.Usage, from, to int64, give func(e *schema.Usage, first, last *big.Int)) {
-	speaker := map[string]*schema.Usage{}
+func segment(events []schema.Usage, from, to int64, give func(e *schema.Usage, first, last *big.Int, doubt doubt)) {
+	speaker, tell := map[string]*schema.Usage{}, map[string]int{}
 	for i := range events {
 		e := &events[i]
 		if e.StartMs > from || e.EndMs < to {
 			continue
 		}
+		tell[e.Instance]++
 		if have := speaker[e.Instance]; have == nil || speaksBefore(e, have) {
 			speaker[e.Instance] = e
 		}
@@ -146,20 +156,29 @@ func segment(events []schema.Usage, from, to int64, give func(e *schema.Usage, f
 	}
 	slices.Sort(holders)
 	weights := shares(holders, speaker)
+	claims := new(big.Rat)
+	for _, h := range holders {
+		claim := int64(schema.ShareOne)
+		if s := speaker[h].Share; s.Known {
+			claim = s.Value
+		}
+		claims.Add(claims, big.NewRat(claim, schema.ShareOne))
+	}
+	crowded := claims.Cmp(big.NewRat(1, 1)) > 0
 	left := big.NewRat(1, 1)
 	first, last := big.NewInt(from), big.NewInt(to)
 	for _, h := range holders {
 		// Of what the holders before left over, this one has the part w.
 		w := new(big.Rat).Quo(weights[h], left)
 		mineFirst, mineLast := floorTimes(first, w), floorTimes(last, w)
-		give(speaker[h], mineFirst, mineLast)
+		give(speaker[h], mineFirst, mineLast, doubt{tell[h] > 1, crowded})
 		first, last = new(big.Int).Sub(first, mineFirst), new(big.Int).Sub(last, mineLast)
 		if left.Sub(left, weights[h]).Sign() == 0 {
 			return
 		}
 	}
 	if nobody := speaker[""]; nobody != nil {
-		give(nobody, first, last)
+		give(nobody, first, last, doubt{overlap: tell[""] > 1})
 	}
 }
 
@@ -226,7 +245,7 @@ func floorTimes(n *big.Int, w *big.Rat) *big.Int {
 }
 
 // add counts the positions [first, last) of the event's owner.
-func (s *sums) add(e *schema.Usage, first, last *big.Int, perHour *big.Rat) {
+func (s *sums) add(e *schema.Usage, first, last *big.Int, perHour *big.Rat, doubt doubt) {
 	activeOfAll, idleOfAll := stateOf(e)
 	length := e.EndMs - e.StartMs
 	knownOfAll := activeOfAll + idleOfAll
@@ -250,6 +269,12 @@ func (s *sums) add(e *schema.Usage, first, last *big.Int, perHour *big.Rat) {
 		heldIdle, free = 0, heldIdle
 	}
 	s.free += free
+	if doubt.overlap {
+		s.overlap += ms
+	}
+	if doubt.crowded {
+		s.crowded += ms
+	}
 	if e.Utilization.Known {
 		s.util += knownMs
 		s.utilSum.Add(s.utilSum, new(big.Int).Mul(big.NewInt(knownMs), big.NewInt(e.Utilization.Value)))
@@ -272,6 +297,12 @@ func (s *sums) add(e *schema.Usage, first, last *big.Int, perHour *big.Rat) {
 	price(s.cost, ms)
 	price(s.waste, heldIdle)
 	price(s.freeCost, free)
+	if e.Utilization.Known {
+		busy := big.NewRat(e.Utilization.Value, 1_000_000)
+		of := new(big.Rat).Mul(big.NewRat(knownMs, schema.HourMs), perHour)
+		s.used.Add(s.used, new(big.Rat).Mul(of, busy))
+		s.unused.Add(s.unused, of.Mul(of, busy.Sub(big.NewRat(1, 1), busy)))
+	}
 }
 
 func priceAt(tariffs []tariff, e *schema.Usage, at int64) *big.Rat {
@@ -362,6 +393,7 @@ func (s *sums) figures() map[string]any {
 		"allocated_ms": number(s.active + s.idle + s.unknown), "known_ms": number(s.active + s.idle), "active_ms": number(s.active),
 		"idle_ms": number(s.idle), "unknown_ms": number(s.unknown), "unpriced_ms": number(s.unpricedMs), "free_ms": number(s.free),
 		"utilization": nil, "cost": nil, "idle_waste": nil, "free_cost": nil, "energy_mj": nil,
+		"overlap_ms": number(s.overlap), "oversubscribed_ms": number(s.crowded), "used_cost": nil, "unused_cost": nil,
 	}
 	if s.util > 0 {
 		mean := new(big.Rat).SetFrac(s.utilSum, new(big.Int).Mul(big.NewInt(s.util), big.NewInt(1_000_000)))
@@ -372,6 +404,7 @@ func (s *sums) figures() map[string]any {
 	}
 	if s.priced {
 		m["cost"], m["idle_waste"], m["free_cost"] = decimal(s.cost, 2), decimal(s.waste, 2), decimal(s.freeCost, 2)
+		m["used_cost"], m["unused_cost"] = decimal(s.used, 2), decimal(s.unused, 2)
 	}
 	return m
 }

@@ -483,8 +483,7 @@ func settledAtOnce(events []schema.StoredEvent, fixes []*schema.Correction, at [
 		for _, c := range aggregator.Compute(list, []aggregator.Window{{StartMs: start - 24*hour, EndMs: start + 24*hour}}, aggregator.DefaultThreshold, f.Settle()) {
 			if c.ActiveMs+c.IdleMs+c.UnknownMs > 0 {
 				k := Key{unit, c.Instance}
-				t := sums[k]
-				sums[k] = Times{t.ActiveMs + c.ActiveMs, t.IdleMs + c.IdleMs, t.UnknownMs + c.UnknownMs}
+				sums[k] = sums[k].Add(TimesOf(&c.Amounts))
 			}
 		}
 	}

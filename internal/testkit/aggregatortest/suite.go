@@ -35,8 +35,25 @@ type Subject struct {
 // Key says whose amounts.
 type Key struct{ Unit, Instance string }
 
-// Times are the parts of the allocated time.
-type Times struct{ ActiveMs, IdleMs, UnknownMs int64 }
+// Times are the parts of the allocated time, and what of it was reported by
+// several events of its owner or claimed by too many.
+type Times struct {
+	ActiveMs, IdleMs, UnknownMs int64
+	OverlapMs, OversubscribedMs int64
+}
+
+// TimesOf takes the times out of amounts.
+func TimesOf(a *schema.Amounts) Times {
+	return Times{a.ActiveMs, a.IdleMs, a.UnknownMs, a.OverlapMs, a.OversubscribedMs}
+}
+
+// Add adds b to t.
+func (t Times) Add(b Times) Times {
+	return Times{
+		t.ActiveMs + b.ActiveMs, t.IdleMs + b.IdleMs, t.UnknownMs + b.UnknownMs,
+		t.OverlapMs + b.OverlapMs, t.OversubscribedMs + b.OversubscribedMs,
+	}
+}
 
 const (
 	tenant = "default"
@@ -52,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		run  func(*fixture)
 	}{
 		{"minutes and hours", minutesAndHours},
+		{"overlaps and claims", overlapsAndClaims},
 		{"copies and conflicts", copiesAndConflicts},
 		{"late and long events", lateAndLong},
 		{"tenants are apart", tenantsApart},
@@ -205,6 +223,30 @@ func minutesAndHours(f *fixture) {
 	}
 }
 
+// overlapsAndClaims has what is told twice and what is claimed by too many reach
+// over minutes and an hour.
+func overlapsAndClaims(f *fixture) {
+	again := f.event("GPU-1", "i1", 3540, 3660)
+	again.Source = "agent/new"
+	f.add(f.event("GPU-1", "i1", 3480, 3630), again)
+	f.add(f.event("GPU-2", "i1", 3540, 3660), f.event("GPU-2", "i2", 3570, 3630))
+	half, rest := f.event("GPU-3", "i1", 0, 60), f.event("GPU-3", "i2", 0, 60)
+	half.Share, rest.Share = schema.Some(schema.ShareOne/2), schema.Some(schema.ShareOne/2)
+	f.add(half, rest)
+	f.drain()
+	f.is(map[Key]Times{
+		{"GPU-1", "i1"}: {ActiveMs: 180_000, OverlapMs: 90_000},
+		{"GPU-2", "i1"}: {ActiveMs: 90_000, OversubscribedMs: 30_000}, {"GPU-2", "i2"}: {ActiveMs: 30_000, OversubscribedMs: 30_000},
+		{"GPU-3", "i1"}: active(30), {"GPU-3", "i2"}: active(30),
+	})
+	// What takes the other copy back takes the overlap back.
+	f.correct(correction("c1", again.Identity(), nil), 0)
+	f.drain()
+	f.only("i1", map[Key]Times{
+		{"GPU-1", "i1"}: active(150), {"GPU-2", "i1"}: {ActiveMs: 90_000, OversubscribedMs: 30_000}, {"GPU-3", "i1"}: active(30),
+	})
+}
+
 func copiesAndConflicts(f *fixture) {
 	e := f.event("GPU-1", "i1", 0, 60)
 	f.add(e)
@@ -233,11 +275,14 @@ func lateAndLong(f *fixture) {
 	// favour nowhere. It begins hours before, so it has to be looked back for.
 	f.add(f.event("GPU-1", "i1", -7200, 7200))
 	f.drain()
-	f.is(map[Key]Times{{"GPU-1", "i1"}: active(4 * 3600)})
+	f.is(map[Key]Times{{"GPU-1", "i1"}: {ActiveMs: 4 * hour, OverlapMs: minute}})
 	// A short one in the middle of the long one, by another owner: shared.
 	f.add(f.event("GPU-1", "i2", 600, 660))
 	f.drain()
-	f.is(map[Key]Times{{"GPU-1", "i1"}: active(4*3600 - 30), {"GPU-1", "i2"}: active(30)})
+	f.is(map[Key]Times{
+		{"GPU-1", "i1"}: {ActiveMs: 4*hour - 30_000, OverlapMs: minute, OversubscribedMs: 30_000},
+		{"GPU-1", "i2"}: {ActiveMs: 30_000, OversubscribedMs: 30_000},
+	})
 }
 
 func tenantsApart(f *fixture) {
@@ -387,7 +432,8 @@ func staleWriter(f *fixture) {
 	if _, err := old.Pass(f.ctx, true); err != nil {
 		f.Fatal(err)
 	}
-	want := map[Key]Times{{"GPU-1", "i1"}: active(60), {"GPU-2", "i1"}: active(30), {"GPU-2", "i2"}: active(30)}
+	half := Times{ActiveMs: 30_000, OversubscribedMs: 30_000}
+	want := map[Key]Times{{"GPU-1", "i1"}: active(60), {"GPU-2", "i1"}: half, {"GPU-2", "i2"}: half}
 	f.is(want)
 	f.drain()
 	f.is(want)
@@ -435,7 +481,7 @@ func markTwice(f *fixture) {
 	f.marksLeft(0, 0)
 	f.add(f.event("GPU-1", "i1", 60, 120), f.event("GPU-1", "i1", 30, 45))
 	f.drain()
-	f.is(map[Key]Times{{"GPU-1", "i1"}: active(120)})
+	f.is(map[Key]Times{{"GPU-1", "i1"}: {ActiveMs: 120_000, OverlapMs: 15_000}})
 }
 
 func hoursRest(f *fixture) {
