@@ -70,6 +70,12 @@ func genEvents(base int64, distinct bool) *rapid.Generator[[]schema.StoredEvent]
 			}
 			events[i].Payload, _ = events[i].PayloadHash(nil)
 		}
+		// The same again, stored at another time: before or after.
+		for n := rapid.IntRange(0, 2).Draw(t, "repeated"); n > 0 && !distinct; n-- {
+			e := rapid.SampledFrom(events).Draw(t, "again")
+			e.StoredAtNs = rapid.Int64Range(1, 4).Draw(t, "stored again") * 1e6
+			events = append(events, e)
+		}
 		return events
 	})
 }
@@ -324,6 +330,36 @@ func TestVersionAndCellsOnlyGrow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of A and its rival B, stored as A, B, A, the first A may be read last. Then the
+// winner changes and no content is new, and a computation that did not know it has
+// to have the lower version all the same.
+func TestVersionRisesWithAnEarlierCopy(t *testing.T) {
+	event := func(project string, storedMs int64) schema.StoredEvent {
+		var e schema.StoredEvent
+		e.Unit, e.Source, e.ID, e.Instance, e.Project, e.EndMs = "GPU-1", "s", "1", "i1", project, 1000
+		e.StoredAtNs = storedMs * 1e6
+		e.Payload, _ = e.PayloadHash(nil)
+		return e
+	}
+	windows := []Window{{0, 1000}}
+	unknown := func(cells []schema.Cell, project string) (ms int64, version uint64) {
+		for _, c := range cells {
+			if c.Project == project {
+				return c.UnknownMs, c.Version
+			}
+		}
+		t.Fatalf("no cell of %s in %+v", project, cells)
+		return 0, 0
+	}
+	before := compute([]schema.StoredEvent{event("b", 2), event("a", 3)}, windows)
+	after := compute([]schema.StoredEvent{event("b", 2), event("a", 3), event("a", 1)}, windows)
+	was, low := unknown(before, "b")
+	is, high := unknown(after, "a")
+	if was != 1000 || is != 1000 || high <= low {
+		t.Errorf("b had %d ms in version %d, then a has %d ms in version %d; want all of it each, and a higher version", was, low, is, high)
+	}
 }
 
 // Largest values that events may have, over the longest interval.

@@ -35,7 +35,9 @@ func (w world) reference(unit string, windows []Window, threshold int64) []schem
 				continue
 			}
 			owners[ownerOf(e)] = &schema.Amounts{}
-			if world.counts(e) {
+			// A content that was stored again is the same report.
+			again := slices.ContainsFunc(first, func(o *schema.StoredEvent) bool { return o.Identity() == e.Identity() })
+			if world.counts(e) && !again {
 				first = append(first, e)
 			}
 		}
