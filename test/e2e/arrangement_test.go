@@ -111,7 +111,7 @@ func TestAnyArrangement(t *testing.T) {
 		}
 		halted := false
 		// The other consumer may have taken everything; then this one just dies idle.
-		for deadline := time.Now().Add(1500 * time.Millisecond); !halted && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Second); !halted && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			_, err := os.Stat(filepath.Join(victim.dir, "halted"))
 			halted = err == nil
 		}

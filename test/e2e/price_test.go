@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -165,6 +166,13 @@ func startConsumer(t testing.TB, s *server, haltAt string) *consumer {
 	case <-time.After(patience):
 		t.Fatal("the second consumer did not start in time")
 	}
+	// It only gets a part of what comes when it asks for messages, too.
+	within(t, "both consumers ask for messages", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		durable, err := s.stream().Consumer(ctx, "USAGE_0", "store")
+		return err == nil && durable.CachedInfo().NumWaiting >= 2
+	})
 	return c
 }
 

@@ -12,8 +12,9 @@
 //	test: ./consumer -run TestSettleOrder
 //
 // The working tree is not touched: the go command is given an overlay. A mutant
-// that does not compile proves nothing and is an error, and so is one that every
-// test survives. With -md the result is written as a table.
+// that does not compile proves nothing and is an error; so are tests that fail
+// without a mutant, and a mutant that every test survives. With -md the result is
+// written as a table.
 package main
 
 import (
@@ -65,8 +66,15 @@ func run(list, table, only string, out io.Writer) error {
 	var survivors int
 	text := &strings.Builder{}
 	text.WriteString("| what is broken | where | noticed by |\n|---|---|---|\n")
+	sound := map[string]bool{} // tests that pass as the code is
 	for i := range mutants {
 		m := &mutants[i]
+		if !sound[m.test] {
+			if names, err := goTest(m.test, os.Environ()); err != nil || len(names) > 0 {
+				return fmt.Errorf("%s:%d: go test %s fails without a mutant: %v %v", list, m.line, m.test, err, names)
+			}
+			sound[m.test] = true
+		}
 		caught, err := m.try(dir)
 		if err != nil {
 			return fmt.Errorf("%s:%d: %s: %w", list, m.line, m.name, err)
@@ -169,7 +177,12 @@ func (m *mutant) try(dir string) ([]string, error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("it does not compile: %w\n%s", err, out)
 	}
-	test := exec.Command("go", append([]string{"test", "-count=1", "-timeout=10m"}, strings.Fields(m.test)...)...)
+	return goTest(m.test, env)
+}
+
+// goTest runs tests and returns the names of those that fail.
+func goTest(tests string, env []string) ([]string, error) {
+	test := exec.Command("go", append([]string{"test", "-count=1", "-timeout=10m"}, strings.Fields(tests)...)...)
 	test.Env = env
 	out, err := test.CombinedOutput()
 	var exit *exec.ExitError
@@ -183,7 +196,7 @@ func (m *mutant) try(dir string) ([]string, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if err != nil && len(names) == 0 {
-		return nil, fmt.Errorf("go test %s: %w and no test failed\n%s", m.test, err, out)
+		return nil, fmt.Errorf("go test %s: %w and no test failed\n%s", tests, err, out)
 	}
 	return names, nil
 }
