@@ -41,7 +41,6 @@ type wireEvent struct {
 	Sequence        jsontext.Value `json:"sequence,omitzero"`
 	DataContentType string         `json:"datacontenttype,omitzero"`
 	Data            jsontext.Value `json:"data,omitzero"`
-	Extensions      jsontext.Value `json:",unknown"`
 }
 
 type wireUsage struct {

@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"math/big"
 	"reflect"
 	"regexp"
@@ -21,6 +22,7 @@ func TestEventRoundTrip(t *testing.T) {
 			t.Fatalf("the generator made an invalid event: %v", err)
 		}
 		raw := EncodeEvent(&e)
+		checkCloudEvent(t, raw)
 		got, err := DecodeEvent(raw)
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
@@ -36,6 +38,23 @@ func TestEventRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// checkCloudEvent checks what CloudEvents 1.0 demands of attributes in its section
+// "Naming Conventions" and in its JSON format: lower-case letters and digits, and
+// nothing that is null.
+func checkCloudEvent(t *rapid.T, raw []byte) {
+	var attributes map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &attributes); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range attributes {
+		if !attributeName.MatchString(name) || string(value) == "null" {
+			t.Fatalf("%q: %s is no attribute of a CloudEvent", name, value)
+		}
+	}
+}
+
+var attributeName = regexp.MustCompile("^[a-z0-9]+$")
 
 func TestCompactRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
