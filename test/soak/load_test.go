@@ -1,10 +1,8 @@
 package soak_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/gpumeter/gpumeter/schema"
@@ -22,9 +20,11 @@ const (
 	units       = 20
 	sharedFrom  = 14 // units from here on are held by several instances at once
 	uncounted   = units - 1
-	openDays    = 4  // a round also reports on so many days, its own included
-	secondOne   = 12 // one event of so many is reported by a second source, too
-	conflictOne = 80 // one event of so many is contradicted later
+	openDays    = 4     // a round also reports on so many days, its own included
+	secondOne   = 12    // one event of so many is reported by a second source, too
+	conflictOne = 80    // one event of so many is contradicted later
+	correctOne  = 25    // one event of so many is corrected
+	leasedFrom  = units // units that are held under a lease, and by nobody else
 )
 
 // firstDay is the day of the first round. Every round has a day of its own, long
@@ -38,14 +38,32 @@ const dayMs = 24 * schema.HourMs
 type generator struct {
 	seed      uint64
 	sequences map[string]uint64
+	recent    []*round // whose days are still open, the last one last
 }
 
 // round is the load of one storm.
 type round struct {
-	number    int
-	events    []schema.Usage // distinct, and each is to count
-	conflicts int            // identities that are published with other content, too
-	shipments []shipment     // in the order of their time
+	number      int
+	events      []schema.Usage      // distinct; they count unless a correction says otherwise
+	corrections []schema.Correction // with those that they replace as well as take back
+	leases      []schema.Lease
+	corrected   map[schema.Identity]bool
+	conflicts   int        // identities of which something is set aside for another content
+	moved       []moved    // where contents lie for a while that will not count in the end
+	parcels     []parcel   // events of other types than usage, in what belongs together
+	shipments   []shipment // in the order of their time
+}
+
+// moved is time of a unit that may be reported before all is known.
+type moved struct {
+	unit string
+	ms   int64
+}
+
+// parcel is an event that is published some time after another, if after is given.
+type parcel struct {
+	first schema.Event
+	then  *schema.Event
 }
 
 // shipment is what one producer sends at once.
@@ -54,8 +72,8 @@ type shipment struct {
 	form  form
 	named bool // messages have an id
 	again bool // once more after it was confirmed
-	list  []schema.Usage
-	rival *schema.Usage // sent when list is confirmed: the same identity with other content
+	list  []schema.Event
+	then  *schema.Event // sent when list is confirmed: its order of storing decides
 }
 
 // form is how events are packed and which way they go.
@@ -90,16 +108,21 @@ var features = []func(g *generator, r *round, rnd *rand.Rand, day int64, n int){
 	(*generator).whole,
 	(*generator).shared,
 	(*generator).late,
+	(*generator).leased,
+	(*generator).corrected, // last: it corrects what the others made
 }
 
 // next yields the load of the next round.
 func (g *generator) next(number int, w weather) *round {
-	r := &round{number: number}
+	r := &round{number: number, corrected: map[schema.Identity]bool{}}
 	n := int(time.Duration(w.rate) * w.storm / time.Second)
 	for i, feature := range features {
 		feature(g, r, draw(g.seed, drawLoad+uint64(i)<<8, number), firstDay+int64(number)*dayMs, n)
 	}
 	r.deliver(draw(g.seed, drawDelivery, number), w.storm)
+	if g.recent = append(g.recent, r); len(g.recent) > openDays-1 {
+		g.recent = g.recent[1:]
+	}
 	return r
 }
 
@@ -187,7 +210,7 @@ func (g *generator) late(r *round, rnd *rand.Rand, day int64, n int) {
 func (g *generator) usage(rnd *rand.Rand, unit int, from, to int64) schema.Usage {
 	owner := (unit + int(from/(4*schema.HourMs))) % 7
 	u := schema.Usage{
-		Unit:     fmt.Sprintf("GPU-%02d", unit),
+		Unit:     unitName(unit),
 		Instance: fmt.Sprintf("i-%d", owner), Project: fmt.Sprintf("p-%d", owner%3),
 		Node: fmt.Sprintf("node-%d", unit%5), Platform: "self", Model: "H100",
 		StartMs: from, EndMs: to,
@@ -195,6 +218,8 @@ func (g *generator) usage(rnd *rand.Rand, unit int, from, to int64) schema.Usage
 	activity(rnd, &u)
 	return u
 }
+
+func unitName(unit int) string { return fmt.Sprintf("GPU-%02d", unit) }
 
 // add numbers an event and puts it into the round.
 func (g *generator) add(r *round, rnd *rand.Rand, u schema.Usage, id string, counts bool) {
@@ -238,65 +263,4 @@ func activity(rnd *rand.Rand, u *schema.Usage) {
 			u.Utilization = schema.Some(rnd.Int64N(schema.UtilizationOne + 1))
 		}
 	}
-}
-
-// due is when an event goes out first: the day passes in the time of a storm, and
-// some events are late.
-func (r *round) due(rnd *rand.Rand, u *schema.Usage, storm time.Duration) time.Duration {
-	day := firstDay + int64(r.number)*dayMs
-	at := time.Duration(u.StartMs-day) * (storm / time.Duration(dayMs))
-	switch n := rnd.IntN(10); {
-	case n == 0 || u.StartMs < day:
-		at = time.Duration(rnd.Int64N(int64(storm)))
-	case n < 3:
-		at += time.Duration(rnd.Int64N(int64(storm) / 5))
-	default:
-		at += time.Duration(rnd.Int64N(int64(storm) / 40))
-	}
-	return min(at, storm)
-}
-
-// deliver plans how the events of a round go out: about in the order of time, some
-// of them much later, some of them several times, in packages of all sizes.
-func (r *round) deliver(rnd *rand.Rand, storm time.Duration) {
-	type parcel struct {
-		at time.Duration
-		u  schema.Usage
-	}
-	var parcels []parcel
-	for i, u := range r.events {
-		at := r.due(rnd, &r.events[i], storm)
-		if rnd.IntN(conflictOne) == 0 && u.LengthMs() > 1 {
-			rival := u
-			// Never longer: while only the rival is stored, reports must not show
-			// more than there is.
-			rival.EndMs -= 1 + rnd.Int64N(u.LengthMs()-1)
-			activity(rnd, &rival)
-			r.conflicts++
-			r.shipments = append(r.shipments, shipment{at: at, form: form(rnd.IntN(int(forms))), named: rnd.IntN(2) == 0, list: []schema.Usage{u}, rival: &rival})
-		} else {
-			parcels = append(parcels, parcel{at, u})
-		}
-		for rnd.IntN(10) == 0 { // and again, in another package
-			parcels = append(parcels, parcel{min(at+time.Duration(rnd.Int64N(int64(storm)/2)), storm), u})
-		}
-	}
-	slices.SortStableFunc(parcels, func(a, b parcel) int { return cmp.Compare(a.at, b.at) })
-	for from := 0; from < len(parcels); {
-		to, end := from, parcels[from].at+time.Duration(100+rnd.IntN(600))*time.Millisecond
-		bySource := map[string][]schema.Usage{}
-		for ; to < len(parcels) && parcels[to].at <= end; to++ {
-			u := parcels[to].u
-			bySource[u.Source] = append(bySource[u.Source], u)
-		}
-		for _, source := range sortedKeys(bySource) {
-			list := bySource[source]
-			rnd.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-			r.shipments = append(r.shipments, shipment{
-				at: end, form: form(rnd.IntN(int(forms))), named: rnd.IntN(2) == 0, again: rnd.IntN(15) == 0, list: list,
-			})
-		}
-		from = to
-	}
-	slices.SortStableFunc(r.shipments, func(a, b shipment) int { return cmp.Compare(a.at, b.at) })
 }

@@ -73,7 +73,7 @@ func newPipeline(dir, exporterURL string) (*pipeline, error) {
 	p.add("engine", "engine", "--engine-http-port", engine)
 	p.add("serve", "serve", "--listen", "127.0.0.1:"+server, "--prices", prices)
 	for _, n := range []string{"1", "2"} {
-		p.add("consume-"+n, "consume", "--batch-rows", "300", "--batch-age", "150ms", "--ack-wait", "2s")
+		p.add("consume-"+n, "consume", "--batch-rows", "300", "--batch-age", "150ms", "--ack-wait", "2s", "--future-tolerance", futureTolerance.String())
 		p.add("aggregate-"+n, "aggregate", "--recompute-every", "200ms", "--hour-every", "1s")
 	}
 	// Agents have a directory of their own, as if on another machine.
@@ -241,15 +241,19 @@ func (e *statusError) Error() string { return fmt.Sprintf("status %d: %s", e.cod
 
 // lag is what is left to do before reports have everything.
 type lag struct {
-	Waiting, Unsettled, Minutes, Hours int64
+	Waiting, Unsettled, Minutes, Hours, Held int64
 }
 
-func (l lag) total() int64 { return l.Waiting + l.Unsettled + l.Minutes + l.Hours }
+func (l lag) total() int64 { return l.Waiting + l.Unsettled + l.Minutes + l.Hours + l.Held }
 
 func (p *pipeline) lag(ctx context.Context) (l lag, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	// In this order: marks are written before their messages are acknowledged.
+	// In this order: what is held is published again before it is noted as such, and
+	// marks are written before their messages are acknowledged.
+	if l.Held, err = p.held(ctx); err != nil {
+		return l, err
+	}
 	consumer, err := p.js.Consumer(ctx, jetstream.StreamName, "store")
 	if err != nil {
 		return l, err
@@ -261,6 +265,16 @@ func (p *pipeline) lag(ctx context.Context) (l lag, err error) {
 		err = json.Unmarshal([]byte(text), &l)
 	}
 	return l, err
+}
+
+// held counts the events that wait for their time.
+func (p *pipeline) held(ctx context.Context) (n int64, err error) {
+	text, err := p.query(ctx, "SELECT count() FROM (SELECT max(redriven_at) AS again FROM quarantine "+
+		"GROUP BY tenant, stream, epoch, stream_sequence, place HAVING max(due_at) > 0 AND again = 0) FORMAT TSV")
+	if err == nil {
+		n, err = strconv.ParseInt(text, 10, 64)
+	}
+	return n, err
 }
 
 // settled waits until all that was published is in the reports. It is patient as

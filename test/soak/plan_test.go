@@ -28,36 +28,71 @@ func TestLoad(t *testing.T) {
 	if other, faultsOther := make(4); reflect.DeepEqual(list, other) || reflect.DeepEqual(faults, faultsOther) {
 		t.Error("two seeds give the same")
 	}
-	hashes := map[string]schema.Hash{}
-	for _, r := range list {
-		for _, u := range r.events {
-			key := u.Source + " " + u.ID
-			if _, twice := hashes[key]; twice {
-				t.Errorf("%s is there twice", key)
-			}
-			hashes[key] = (&schema.Event{Usage: &u}).PayloadHash()
+	hashes := map[schema.Identity]schema.Hash{}
+	note := func(e schema.Event) {
+		id := e.Header().Identity()
+		if _, twice := hashes[id]; twice {
+			t.Errorf("%v is there twice", id)
 		}
-		rivals := 0
+		hashes[id] = e.PayloadHash()
+	}
+	kinds := map[string]int{}
+	for _, r := range list {
+		for i := range r.events {
+			note(schema.Event{Usage: &r.events[i]})
+		}
+		for i := range r.leases {
+			note(schema.Event{Lease: &r.leases[i]})
+			kinds["leases"]++
+		}
+		for i := range r.corrections {
+			c := &r.corrections[i]
+			note(schema.Event{Correction: c})
+			kinds[c.Action]++
+			if c.Replacement != nil {
+				note(*c.Replacement)
+			}
+		}
+		conflicts := 0
 		for i := range r.shipments {
 			s := &r.shipments[i]
 			checkForms(t, s.list, hashes)
-			if s.rival == nil {
-				continue
-			}
-			rivals++
-			first := s.list[0]
-			if v := s.rival; v.Source != first.Source || v.ID != first.ID || v.StartMs != first.StartMs || v.EndMs >= first.EndMs ||
-				(&schema.Event{Usage: v}).PayloadHash() == hashes[v.Source+" "+v.ID] {
-				t.Errorf("%+v is no rival of %+v", v, first)
+			switch {
+			case s.then == nil:
+			case s.then.Correction != nil:
+				checkForms(t, []schema.Event{*s.then}, hashes)
+				kinds["second thoughts"]++
+			default:
+				conflicts++
+				checkForms(t, []schema.Event{*s.then}, map[schema.Identity]schema.Hash{s.then.Usage.Identity(): s.then.PayloadHash()})
+				first, then := s.list[0].Usage, s.then.Usage
+				if then.Identity() != first.Identity() || s.then.PayloadHash() == s.list[0].PayloadHash() {
+					t.Errorf("%+v does not contradict %+v", then, first)
+				}
+				switch day := dayOf(then.StartMs); {
+				case first.ID == schema.UsageID(then.Unit, then.StartMs) && then.StartMs != first.StartMs:
+					kinds["misplaced first"]++
+				case then.Unit != first.Unit:
+					kinds["other unit"]++
+				case then.StartMs == first.StartMs:
+					kinds["same place"]++
+				case day != dayOf(first.StartMs):
+					kinds["other day"]++
+				}
 			}
 		}
-		if rivals == 0 || rivals != r.conflicts {
-			t.Errorf("%d contradictions, %d are counted", rivals, r.conflicts)
+		if conflicts != r.conflicts {
+			t.Errorf("%d contradictions, %d are counted", conflicts, r.conflicts)
+		}
+	}
+	for _, kind := range []string{"leases", "retract", "replace", "second thoughts", "misplaced first", "other unit", "same place"} {
+		if kinds[kind] == 0 {
+			t.Errorf("the load has no %s: %v", kind, kinds)
 		}
 	}
 }
 
-func checkForms(t *testing.T, list []schema.Usage, hashes map[string]schema.Hash) {
+func checkForms(t *testing.T, list []schema.Event, hashes map[schema.Identity]schema.Hash) {
 	t.Helper()
 	for f := range forms {
 		messages, err := pack(list, f, f%2 == 0)
@@ -70,13 +105,19 @@ func checkForms(t *testing.T, list []schema.Usage, hashes map[string]schema.Hash
 			for _, r := range d.Rejects {
 				t.Errorf("form %d: %v", f, r.Err)
 			}
+			all := make([]schema.Event, 0, len(list))
 			for i := range d.Usage {
-				u := &d.Usage[i].Event
-				if (&schema.Event{Usage: u}).PayloadHash() != hashes[u.Source+" "+u.ID] {
-					t.Errorf("form %d of %s says something else", f, u.ID)
+				all = append(all, schema.Event{Usage: &d.Usage[i].Event})
+			}
+			for i := range d.Other {
+				all = append(all, d.Other[i].Event)
+			}
+			for i := range all {
+				if h := all[i].Header(); all[i].PayloadHash() != hashes[h.Identity()] {
+					t.Errorf("form %d of %v says something else", f, h.Identity())
 				}
 			}
-			n += len(d.Usage)
+			n += len(all)
 		}
 		if n != len(list) {
 			t.Errorf("form %d: %d events became %d", f, len(list), n)

@@ -31,6 +31,7 @@ type figures struct {
 	active, idle, free, unknown int64
 	utilMs, utilSum             int64
 	energyMs, energy            int64
+	overlap, oversubscribed     int64
 }
 
 func (f *figures) add(o figures) {
@@ -42,71 +43,133 @@ func (f *figures) add(o figures) {
 	f.utilSum += o.utilSum
 	f.energyMs += o.energyMs
 	f.energy += o.energy
+	f.overlap += o.overlap
+	f.oversubscribed += o.oversubscribed
 }
 
 func (f *figures) allocated() int64 { return f.active + f.idle + f.unknown }
 
 type model struct {
-	open      map[int64]map[string][]schema.Usage // by day and unit
-	sums      map[int64]map[place]figures         // by day
-	events    int64
-	conflicts int64
+	open   map[int64]map[string][]schema.Usage // by day and unit, what counts
+	leases map[string][]schema.Lease           // by instance, as long as its day is open
+	sums   map[int64]map[place]figures         // by day
+	// outside is the usage of a day that lies outside of leases.
+	outside map[int64]int64
+	// loose is the time of a unit that may be reported too much until all is known.
+	loose map[string]int64
+
+	events, conflicts, corrections, leaseEvents int64
 }
 
 func newModel() *model {
-	return &model{open: map[int64]map[string][]schema.Usage{}, sums: map[int64]map[place]figures{}}
+	return &model{open: map[int64]map[string][]schema.Usage{}, leases: map[string][]schema.Lease{}, sums: map[int64]map[place]figures{}, outside: map[int64]int64{}}
 }
 
 func dayOf(ms int64) int64 { return schema.Floor(ms, dayMs) }
 
-// publish adds the events of a round.
+// publish adds a round.
 func (m *model) publish(r *round) {
-	m.events += int64(len(r.events))
 	m.conflicts += int64(r.conflicts)
-	touched := map[int64]bool{}
+	m.corrections += int64(len(r.corrections))
+	m.leaseEvents += int64(len(r.leases))
+	m.loose = map[string]int64{}
+	for _, v := range r.moved {
+		m.loose[v.unit] += v.ms
+	}
 	for _, u := range r.events {
-		for day := dayOf(u.StartMs); day < u.EndMs; day += dayMs {
-			if m.open[day] == nil {
-				if m.sums[day] != nil {
-					panic("an event of a day that was closed")
-				}
-				m.open[day] = map[string][]schema.Usage{}
-			}
-			m.open[day][u.Unit] = append(m.open[day][u.Unit], u)
-			touched[day] = true
+		m.add(u)
+	}
+	for _, l := range r.leases {
+		m.leases[l.Instance] = append(m.leases[l.Instance], l)
+	}
+	for _, c := range r.corrections {
+		if c.Replacement != nil {
+			m.add(*c.Replacement.Usage)
 		}
 	}
-	for day := range touched {
-		m.sums[day] = sumDay(m.open[day], day)
+	m.takeOut(r.corrections)
+	for day, byUnit := range m.open {
+		m.sums[day], m.outside[day] = m.sumDay(byUnit, day)
 	}
-	// A later round reaches back openDays-1 days from its own.
-	last := firstDay + int64(r.number-openDays+1)*dayMs
+	m.close(firstDay + int64(r.number-openDays+1)*dayMs)
+}
+
+func (m *model) add(u schema.Usage) {
+	m.events++
+	for day := dayOf(u.StartMs); day < u.EndMs; day += dayMs {
+		if m.open[day] == nil {
+			if m.sums[day] != nil {
+				panic("an event of a day that was closed")
+			}
+			m.open[day] = map[string][]schema.Usage{}
+		}
+		m.open[day][u.Unit] = append(m.open[day][u.Unit], u)
+	}
+}
+
+// takeOut takes out all that is corrected: what a replacement replaces and what it
+// does not, for a replacement is an event like others, unless it is corrected too.
+func (m *model) takeOut(list []schema.Correction) {
+	out := map[schema.Identity]bool{}
+	for _, c := range list {
+		out[schema.Identity{Source: c.CorrectsSource, ID: c.CorrectsID}] = true
+	}
+	for _, byUnit := range m.open {
+		for unit := range byUnit {
+			byUnit[unit] = slices.DeleteFunc(byUnit[unit], func(u schema.Usage) bool { return out[u.Identity()] })
+		}
+	}
+	for instance := range m.leases {
+		m.leases[instance] = slices.DeleteFunc(m.leases[instance], func(l schema.Lease) bool { return out[l.Identity()] })
+	}
+}
+
+// close forgets the events of the days before last: a later round reaches back
+// openDays-1 days from its own.
+func (m *model) close(last int64) {
 	for _, day := range slices.Collect(maps.Keys(m.open)) {
 		if day < last {
 			delete(m.open, day)
 		}
 	}
+	maps.DeleteFunc(m.leases, func(_ string, list []schema.Lease) bool { return list[0].AtMs < last })
 }
 
-func sumDay(byUnit map[string][]schema.Usage, day int64) map[place]figures {
-	sums := map[place]figures{}
+// sumDay also returns how much usage lies outside of leases.
+func (m *model) sumDay(byUnit map[string][]schema.Usage, day int64) (map[place]figures, int64) {
+	sums, outside := map[place]figures{}, int64(0)
 	for unit, events := range byUnit {
 		for bucket := day; bucket < day+dayMs; bucket += bucketMs {
-			sumBucket(sums, unit, events, bucket)
+			outside += m.sumBucket(sums, unit, events, bucket)
 		}
 	}
-	return sums
+	for instance := range m.leases {
+		var mine []schema.Usage
+		for _, events := range byUnit {
+			for _, u := range events {
+				if u.Instance == instance {
+					mine = append(mine, u)
+				}
+			}
+		}
+		for bucket := day; bucket < day+dayMs; bucket += bucketMs {
+			m.sumMissing(sums, instance, mine, bucket)
+		}
+	}
+	return sums, outside
 }
 
-// sumBucket cuts a bucket wherever an event of the unit begins or ends, and asks
-// of every piece who holds it.
-func sumBucket(sums map[place]figures, unit string, events []schema.Usage, bucket int64) {
+// sumBucket cuts a bucket wherever an event of the unit begins or ends or the lease
+// of one of its holders changes, and asks of every piece who holds it. What its
+// lease does not cover is outside.
+func (m *model) sumBucket(sums map[place]figures, unit string, events []schema.Usage, bucket int64) (outside int64) {
 	cuts := []int64{bucket, bucket + bucketMs}
 	var here []*schema.Usage
 	for i := range events {
 		if e := &events[i]; e.StartMs < bucket+bucketMs && e.EndMs > bucket {
 			here = append(here, e)
 			cuts = append(cuts, max(e.StartMs, bucket), min(e.EndMs, bucket+bucketMs))
+			cuts = append(cuts, m.changes(e.Instance, bucket)...)
 		}
 	}
 	slices.Sort(cuts)
@@ -114,22 +177,34 @@ func sumBucket(sums map[place]figures, unit string, events []schema.Usage, bucke
 		if cuts[i-1] == cuts[i] {
 			continue
 		}
-		holders(here, cuts[i-1], cuts[i], func(e *schema.Usage, first, last int64) {
+		holders(here, cuts[i-1], cuts[i], func(e *schema.Usage, first, last int64, n claims) {
+			if m.leases[e.Instance] != nil && !m.leaseAt(e.Instance, cuts[i-1]).held() {
+				outside += last - first
+				return
+			}
 			at := place{unit, e.Instance, e.Project, bucket}
 			f := sums[at]
-			f.count(e, first, last)
+			f.count(e, first, last, n)
 			sums[at] = f
 		})
 	}
+	return outside
+}
+
+// claims are what is said about one piece of a holder's time.
+type claims struct {
+	events         int // of the holder
+	oversubscribed bool
 }
 
 // holders says who has what of [from, to), in which the set of events does not
 // change: give gets the event that speaks for a holder, and the span as positions
 // on the holder's own axis of time.
-func holders(events []*schema.Usage, from, to int64, give func(e *schema.Usage, first, last int64)) {
-	speaks := map[string]*schema.Usage{}
+func holders(events []*schema.Usage, from, to int64, give func(e *schema.Usage, first, last int64, n claims)) {
+	speaks, heard := map[string]*schema.Usage{}, map[string]int{}
 	for _, e := range events {
 		if e.StartMs <= from && e.EndMs >= to {
+			heard[e.Instance]++
 			if have := speaks[e.Instance]; have == nil || knowsMore(e, have) {
 				speaks[e.Instance] = e
 			}
@@ -137,19 +212,28 @@ func holders(events []*schema.Usage, from, to int64, give func(e *schema.Usage, 
 	}
 	names := sortedKeys(speaks)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	claimed := new(big.Rat)
+	for _, name := range names {
+		if s := speaks[name].Share; s.Known {
+			claimed.Add(claimed, big.NewRat(s.Value, schema.ShareOne))
+		} else {
+			claimed.Add(claimed, big.NewRat(1, 1))
+		}
+	}
+	tooMuch := claimed.Cmp(big.NewRat(1, 1)) > 0
 	left := big.NewRat(1, 1)
 	for i, part := range parts(names, speaks) {
 		// Of what the holders before leave, this one has the part w.
 		w := new(big.Rat).Quo(part, left)
 		mineFirst, mineLast := floorTimes(from, w), floorTimes(to, w)
-		give(speaks[names[i]], mineFirst, mineLast)
+		give(speaks[names[i]], mineFirst, mineLast, claims{heard[names[i]], tooMuch})
 		from, to = from-mineFirst, to-mineLast
 		if left.Sub(left, part).Sign() == 0 {
 			return
 		}
 	}
 	if nobody := speaks[""]; nobody != nil {
-		give(nobody, from, to)
+		give(nobody, from, to, claims{heard[""], false})
 	}
 }
 
@@ -216,7 +300,13 @@ func floorTimes(n int64, w *big.Rat) int64 {
 
 // count adds the positions [first, last) of the event's holder. What an event says
 // of its interval lies evenly over time.
-func (f *figures) count(e *schema.Usage, first, last int64) {
+func (f *figures) count(e *schema.Usage, first, last int64, n claims) {
+	if n.events > 1 {
+		f.overlap += last - first
+	}
+	if n.oversubscribed {
+		f.oversubscribed += last - first
+	}
 	active, idle := states(e)
 	length, known := e.EndMs-e.StartMs, active+idle
 	of := func(at, part, whole int64) int64 {
@@ -244,9 +334,9 @@ func (f *figures) count(e *schema.Usage, first, last int64) {
 	}
 }
 
-// totals sums up by unit.
-func (m *model) totals() map[string]int64 {
-	sums := map[string]int64{}
+// atMost is what may be reported of a unit before all is known.
+func (m *model) atMost() map[string]int64 {
+	sums := maps.Clone(m.loose)
 	for _, day := range m.sums {
 		for at, f := range day {
 			sums[at.unit] += f.allocated()
@@ -306,7 +396,7 @@ func (p *place) key(by []string, zone *time.Location) string {
 
 // columns are what a row of a report is compared in, in this order.
 var columns = []string{"allocated_ms", "known_ms", "active_ms", "idle_ms", "unknown_ms", "utilization",
-	"cost", "idle_waste", "unpriced_ms", "free_ms", "free_cost", "energy_mj"}
+	"cost", "idle_waste", "unpriced_ms", "free_ms", "free_cost", "energy_mj", "overlap_ms", "oversubscribed_ms"}
 
 // String writes the columns.
 func (f *figures) String() string {
@@ -321,7 +411,7 @@ func (f *figures) String() string {
 	if f.allocated() == 0 {
 		cost, waste, free = "<nil>", "<nil>", "<nil>"
 	}
-	values := []any{f.allocated(), f.active + f.idle, f.active, f.idle, f.unknown, utilization, cost, waste, 0, f.free, free, energy}
+	values := []any{f.allocated(), f.active + f.idle, f.active, f.idle, f.unknown, utilization, cost, waste, 0, f.free, free, energy, f.overlap, f.oversubscribed}
 	text := make([]string, len(columns))
 	for i, name := range columns {
 		text[i] = fmt.Sprintf("%s=%v", name, values[i])

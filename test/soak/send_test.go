@@ -48,7 +48,7 @@ func (p *pipeline) send(ctx context.Context, r *round, count *sent) error {
 }
 
 func (p *pipeline) ship(ctx context.Context, s *shipment, count *sent) error {
-	if s.rival != nil {
+	if s.then != nil {
 		p.clock.pair.RLock()
 		defer p.clock.pair.RUnlock()
 	}
@@ -56,13 +56,13 @@ func (p *pipeline) ship(ctx context.Context, s *shipment, count *sent) error {
 	if err == nil && s.again {
 		err = p.offer(ctx, s, s.list, count)
 	}
-	if err == nil && s.rival != nil {
-		err = p.offer(ctx, s, []schema.Usage{*s.rival}, count)
+	if err == nil && s.then != nil {
+		err = p.offer(ctx, s, []schema.Event{*s.then}, count)
 	}
 	return err
 }
 
-func (p *pipeline) offer(ctx context.Context, s *shipment, list []schema.Usage, count *sent) error {
+func (p *pipeline) offer(ctx context.Context, s *shipment, list []schema.Event, count *sent) error {
 	messages, err := pack(list, s.form, s.named)
 	if err != nil {
 		return err
@@ -124,24 +124,28 @@ func (p *pipeline) post(ctx context.Context, body []byte) error {
 }
 
 // pack puts events of one source into messages; for HTTP it makes one message,
-// the payload of which is the request.
-func pack(events []schema.Usage, f form, named bool) ([]schema.Message, error) {
+// the payload of which is the request. The compact form holds usage only.
+func pack(events []schema.Event, f form, named bool) ([]schema.Message, error) {
 	singles := make([]schema.Message, len(events))
 	parts := make([][]byte, len(events))
+	usage := make([]schema.Usage, 0, len(events))
 	for i := range events {
-		singles[i] = schema.MessageOf(schema.DefaultTenant, &schema.Event{Usage: &events[i]})
+		singles[i] = schema.MessageOf(schema.DefaultTenant, &events[i])
 		parts[i] = singles[i].Payload
 		if !named {
 			singles[i].ID = ""
+		}
+		if u := events[i].Usage; u != nil {
+			usage = append(usage, *u)
 		}
 	}
 	if f == formSingle {
 		return singles, nil
 	}
 	m := singles[0]
-	if f == formCompact {
+	if f == formCompact && len(usage) == len(events) {
 		var err error
-		if m.Payload, err = schema.EncodeCompact(events); err != nil {
+		if m.Payload, err = schema.EncodeCompact(usage); err != nil {
 			return nil, err
 		}
 		m.ContentType = schema.ContentTypeCompact
@@ -155,3 +159,33 @@ func pack(events []schema.Usage, f form, named bool) ([]schema.Message, error) {
 	}
 	return []schema.Message{m}, nil
 }
+
+// futureTolerance is that of the consumers: what ends later than that after it was
+// stored is held.
+const futureTolerance = 8 * time.Second
+
+// sendFuture publishes events of a source whose clock is ahead. They have to come
+// into the reports when their time has come. A round waits for that, so the time is
+// short.
+func (p *pipeline) sendFuture(ctx context.Context, round int, count *sent) error {
+	p.clock.pair.RLock()
+	start := p.clock.instant().Add(futureTolerance + 5*time.Second).UnixMilli()
+	p.clock.pair.RUnlock()
+	var list []schema.Event
+	for i := range futureEvents {
+		u := schema.Usage{Unit: fmt.Sprintf("GPU-future-%d", round), Project: "p-future", Model: "H100", StartMs: start + int64(i)*1000, EndMs: start + int64(i+1)*1000,
+			ActiveMs: schema.Some(int64(i) * 100), IdleMs: schema.Some(50)}
+		u.Source = "agent/ahead"
+		u.Sequence = uint64(round*futureEvents + i + 1)
+		u.ID = schema.UsageID(u.Unit, u.StartMs)
+		list = append(list, schema.Event{Usage: &u})
+	}
+	for _, f := range []form{formBatch, formSingle} {
+		if err := p.offer(ctx, &shipment{form: f, named: true}, list, count); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const futureEvents = 5
