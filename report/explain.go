@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,6 +137,9 @@ type ExplainEvent struct {
 	ClippedEnd   string            `json:"clipped_end"`
 	ClippedMs    int64             `json:"clipped_ms"`
 	Pieces       []ExplainPiece    `json:"pieces"` // empty when not counted
+	// OutsideLeaseMs is the part of ClippedMs in which the lease of the instance does
+	// not hold the unit. It is not allocated, and Pieces leave it out.
+	OutsideLeaseMs int64 `json:"outside_lease_ms"`
 }
 
 // ExplainPiece is a part of an event's clipped interval with one price. The
@@ -288,10 +292,25 @@ func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, book *prici
 	if !ev.Counted {
 		e.Why = whyNot(ev)
 	}
-	if ev.Counted && from < to {
-		e.Pieces = explainPieces(ev, from, to, book)
+	for _, held := range heldParts(ev.NotHeld, from, to) {
+		e.OutsideLeaseMs -= held.ToMs - held.FromMs
+		if ev.Counted {
+			e.Pieces = append(e.Pieces, explainPieces(ev, held.FromMs, held.ToMs, book)...)
+		}
 	}
+	e.OutsideLeaseMs += e.ClippedMs
 	return e, nil
+}
+
+// heldParts returns what is left of [fromMs, toMs) without notHeld.
+func heldParts(notHeld []schema.Interval, fromMs, toMs int64) (list []schema.Interval) {
+	for _, n := range append(slices.Clip(notHeld), schema.Interval{FromMs: toMs, ToMs: toMs}) {
+		if until := min(n.FromMs, toMs); fromMs < until {
+			list = append(list, schema.Interval{FromMs: fromMs, ToMs: until})
+		}
+		fromMs = max(fromMs, n.ToMs)
+	}
+	return list
 }
 
 // labelsOf returns the labels of an event in whichever form it carries them.

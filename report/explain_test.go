@@ -2,6 +2,8 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +73,45 @@ func TestExplain(t *testing.T) {
 	}
 	if !strings.Contains(formatted(t, e, "table"), "more events: --after 2") {
 		t.Error("the table hides that there is more")
+	}
+}
+
+// What lies outside of the lease is shown as such, and priced nowhere: the pieces of
+// an event are its clipped interval without it.
+func TestExplainOutsideLease(t *testing.T) {
+	half := stored("half", "2026-03-01T00:00:00Z", "2026-03-01T04:00:00Z", 1)
+	half.NotHeld = []schema.Interval{{FromMs: at("2026-03-01T00:00:00Z"), ToMs: at("2026-03-01T01:30:00Z")}, {FromMs: at("2026-03-01T02:00:00Z"), ToMs: at("2026-03-01T02:15:00Z")},
+		{FromMs: at("2026-03-01T03:30:00Z"), ToMs: at("2026-03-01T04:00:00Z")}}
+	none := stored("none", "2026-03-01T00:00:00Z", "2026-03-01T04:00:00Z", 2)
+	none.NotHeld = []schema.Interval{{FromMs: none.StartMs, ToMs: none.EndMs}}
+	taken := half
+	taken.ID, taken.Counted = "taken", false
+	store := &fakeStore{spans: []span{gpu("2026-03-01T01:00:00Z", "2026-03-01T03:00:00Z")}, events: []schema.StoredEvent{half, none, taken, stored("all", "2026-03-01T00:00:00Z", "2026-03-01T04:00:00Z", 3)}}
+	e, err := service(t, store, j1).Explain(t.Context(), ExplainParams{Params: Params{From: "2026-03-01T01:00:00Z", To: "2026-03-01T03:00:00Z"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range e.Events {
+		v := &e.Events[i]
+		line := fmt.Sprint(v.ID, " ", v.ClippedMs, " ", v.OutsideLeaseMs)
+		for _, p := range v.Pieces {
+			line += fmt.Sprint(" ", p.From[11:16], "-", p.To[11:16], "=", p.Ms, " ", text(p.Amount))
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"half 7200000 2700000 01:30-02:00=1800000 1.80 02:15-03:00=2700000 2.70", "none 7200000 7200000",
+		"taken 7200000 2700000", "all 7200000 0 01:00-03:00=7200000 7.20",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	table := formatted(t, e, "table")
+	for _, want := range []string{"no: outside of its lease", "yes, all but 45m 00s outside of its lease"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
 	}
 }
 

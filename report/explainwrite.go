@@ -37,7 +37,7 @@ func (e *Explanation) CSV(w io.Writer) error {
 	lines := [][]string{{
 		"source", "id", "sequence", "stream", "stream_sequence", "place", "stored_at", "counted", "unit", "instance", "project",
 		"node", "platform", "region", "model", "start", "end", "active_ms", "idle_ms", "unknown_ms", "utilization", "share",
-		"clipped_start", "clipped_end", "clipped_ms", "payload_hash", "why",
+		"clipped_start", "clipped_end", "clipped_ms", "payload_hash", "why", "outside_lease_ms",
 	}}
 	for i := range e.Events {
 		v := &e.Events[i]
@@ -45,7 +45,7 @@ func (e *Explanation) CSV(w io.Writer) error {
 			v.Source, v.ID, text(v.Sequence), v.Stream, strconv.FormatUint(v.StreamSequence, 10), strconv.FormatUint(uint64(v.Place), 10),
 			v.StoredAt, strconv.FormatBool(v.Counted), v.Unit, v.Instance, v.Project, v.Node, v.Platform, v.Region, v.Model, v.Start, v.End,
 			strconv.FormatInt(v.ActiveMs, 10), strconv.FormatInt(v.IdleMs, 10), strconv.FormatInt(v.UnknownMs, 10), text(v.Utilization), text(v.Share),
-			v.ClippedStart, v.ClippedEnd, strconv.FormatInt(v.ClippedMs, 10), v.Payload, v.Why.kind(),
+			v.ClippedStart, v.ClippedEnd, strconv.FormatInt(v.ClippedMs, 10), v.Payload, v.Why.kind(), strconv.FormatInt(v.OutsideLeaseMs, 10),
 		})
 	}
 	return writeCSV(w, lines)
@@ -110,8 +110,13 @@ func (e *Explanation) tableEvents(b *strings.Builder) {
 	for i := range e.Events {
 		v := &e.Events[i]
 		counted := "yes"
-		if !v.Counted {
+		switch {
+		case !v.Counted:
 			counted = "no: " + v.Why.text()
+		case v.OutsideLeaseMs > 0 && v.OutsideLeaseMs == v.ClippedMs:
+			counted = "no: outside of its lease"
+		case v.OutsideLeaseMs > 0:
+			counted = "yes, all but " + Duration(v.OutsideLeaseMs) + " outside of its lease"
 		}
 		lines = append(lines, []string{
 			v.Source + " " + v.ID, v.Unit, v.Instance, v.Project, v.Start, v.End, Duration(v.ClippedMs),

@@ -115,7 +115,14 @@ type StoredEvent struct {
 	// Settled says more about that; readers of many events leave it nil, and so is
 	// it when there is nothing to say.
 	Settled *Settled
+	// NotHeld are the parts of the interval in which the lease of the instance does
+	// not hold the unit, in order; they are not allocated. Readers of many events
+	// leave it nil, and so it is for an instance without a lease.
+	NotHeld []Interval
 }
+
+// Interval is a span of time, [FromMs, ToMs).
+type Interval struct{ FromMs, ToMs int64 }
 
 // Settled says why an event counts or not.
 type Settled struct {

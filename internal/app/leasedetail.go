@@ -256,3 +256,28 @@ func (s *usageStore) minuteDetails(ctx context.Context, v *leaseView, sums *rowS
 	}
 	return s.details(ctx, v, list, sums)
 }
+
+// markNotHeld notes in events what the leases of their instances do not hold.
+func markNotHeld(events []schema.StoredEvent, lines [][]schema.LeaseSegment) {
+	byInstance := make(map[string][]schema.LeaseSegment, len(lines))
+	for _, line := range lines {
+		byInstance[line[0].Instance] = line
+	}
+	for i := range events {
+		e := &events[i]
+		line := byInstance[e.Instance]
+		if line == nil {
+			continue
+		}
+		at := e.StartMs // held or noted before
+		for _, s := range append(slices.Clip(line), schema.LeaseSegment{FromMs: schema.LeaseOpen, ToMs: schema.LeaseOpen, State: "running"}) {
+			if !s.Held() {
+				continue
+			}
+			if until := min(s.FromMs, e.EndMs); at < until {
+				e.NotHeld = append(e.NotHeld, schema.Interval{FromMs: at, ToMs: until})
+			}
+			at = max(at, s.ToMs)
+		}
+	}
+}

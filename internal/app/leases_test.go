@@ -407,3 +407,36 @@ func sameRows(t *rapid.T, q *schema.UsageQuery, rows []schema.UsageRow, want map
 	}
 	t.Fatalf("by %v, filter %v, cuts %v, as of %s, now %s: got\n%swant\n%s", q.By, q.Filter, cuts, schema.FormatTime(q.AsOfMs), schema.FormatTime(q.NowMs), text(got), text(want))
 }
+
+// What is not held of an event is every millisecond of it in which the state of its
+// instance does not hold, and nothing of an instance without a lease.
+func TestMarkNotHeld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var line []schema.LeaseSegment
+		cuts := rapid.SliceOfNDistinct(rapid.Int64Range(0, 40), 1, 8, rapid.ID).Draw(t, "changes")
+		slices.Sort(cuts)
+		for i, at := range cuts {
+			s := schema.LeaseSegment{Owner: schema.Owner{Instance: "i"}, FromMs: at, ToMs: schema.LeaseOpen, State: rapid.SampledFrom(schema.LeaseStates).Draw(t, "state")}
+			if i+1 < len(cuts) {
+				s.ToMs = cuts[i+1]
+			}
+			line = append(line, s)
+		}
+		from := rapid.Int64Range(0, 45).Draw(t, "from")
+		e := schema.StoredEvent{Usage: schema.Usage{Instance: "i", StartMs: from, EndMs: from + rapid.Int64Range(1, 30).Draw(t, "length")}}
+		other := e
+		other.Instance = "without"
+		events := []schema.StoredEvent{e, other}
+		markNotHeld(events, [][]schema.LeaseSegment{line})
+		if events[1].NotHeld != nil {
+			t.Fatal("an instance without a lease is not held")
+		}
+		for ms := int64(0); ms < 80; ms++ {
+			held := slices.ContainsFunc(line, func(s schema.LeaseSegment) bool { return s.Held() && s.FromMs <= ms && ms < s.ToMs })
+			in := slices.ContainsFunc(events[0].NotHeld, func(n schema.Interval) bool { return n.FromMs <= ms && ms < n.ToMs })
+			if want := ms >= e.StartMs && ms < e.EndMs && !held; in != want {
+				t.Fatalf("%d is not held: %v, want %v, in %+v of %+v", ms, in, want, events[0].NotHeld, line)
+			}
+		}
+	})
+}

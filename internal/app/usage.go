@@ -259,7 +259,15 @@ func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.
 	if errors.Is(err, clickhouse.ErrBadCursor) {
 		return nil, "", &report.RequestError{Param: "after", Msg: err.Error()}
 	}
-	return events, next, err
+	if err != nil {
+		return nil, "", err
+	}
+	lines, err := s.timelines(ctx, q.Tenant, q.Filter["instance"], q.AsOfMs)
+	if err != nil {
+		return nil, "", err
+	}
+	markNotHeld(events, lines)
+	return events, next, nil
 }
 
 // Quality implements report.Store.
