@@ -154,7 +154,7 @@ func tableCorrections(b *strings.Builder, list []ExplainCorrection) {
 type conflictEntry struct {
 	Source      string               `json:"source"`
 	ID          string               `json:"id"`
-	Contents    []conflictContent    `json:"contents"`
+	Contents    []any                `json:"contents"` // each a conflictContent or a conflictLease
 	Corrections []conflictCorrection `json:"corrections"`
 }
 
@@ -175,6 +175,25 @@ type conflictContent struct {
 	Share       *string           `json:"share"`
 }
 
+// conflictLease is a content of a lease event.
+type conflictLease struct {
+	Counted        bool              `json:"counted"`
+	Instance       string            `json:"instance"`
+	At             string            `json:"at"`
+	State          string            `json:"state"`
+	Gpus           *int64            `json:"gpus"` // nil like empty texts below: as the event before says
+	Project        string            `json:"project"`
+	Platform       string            `json:"platform"`
+	Region         string            `json:"region"`
+	Model          string            `json:"model"`
+	Labels         map[string]string `json:"labels"`
+	Payload        string            `json:"payload_hash"`
+	Stream         string            `json:"stream"`
+	StreamSequence uint64            `json:"stream_sequence"`
+	Place          uint32            `json:"place"`
+	StoredAt       string            `json:"stored_at"`
+}
+
 type conflictCorrection struct {
 	Effective bool `json:"effective"`
 	ExplainCorrection
@@ -193,7 +212,7 @@ func (r *Report) conflictsJSON() []byte {
 }
 
 func entryOf(c *schema.Conflict) conflictEntry {
-	e := conflictEntry{Source: c.Source, ID: c.ID, Contents: []conflictContent{}, Corrections: []conflictCorrection{}}
+	e := conflictEntry{Source: c.Source, ID: c.ID, Contents: []any{}, Corrections: []conflictCorrection{}}
 	for i := range c.Contents {
 		v := &c.Contents[i]
 		content := conflictContent{
@@ -207,6 +226,18 @@ func entryOf(c *schema.Conflict) conflictEntry {
 		content.Labels, _ = labelsOf(v)
 		if v.Share.Known {
 			content.Share = orNil(schema.FormatShare(v.Share.Value))
+		}
+		e.Contents = append(e.Contents, content)
+	}
+	for i := range c.Leases {
+		v := &c.Leases[i]
+		content := conflictLease{
+			Counted: v.Counted, Instance: v.Instance, At: instantIn(utc, v.AtMs), State: v.State, Gpus: known(v.Gpus),
+			Project: v.Project, Platform: v.Platform, Region: v.Region, Model: v.Model, Labels: map[string]string{},
+			Payload: hex.EncodeToString(v.Payload[:]), Stream: v.Stream, StreamSequence: v.StreamSequence, Place: v.Place, StoredAt: storedText(v.StoredAtNs),
+		}
+		for _, l := range v.Labels {
+			content.Labels[l.Key] = l.Value
 		}
 		e.Contents = append(e.Contents, content)
 	}
@@ -233,14 +264,24 @@ func (r *Report) tableConflicts(b *strings.Builder) {
 	for i := range r.Conflicts {
 		c := &r.Conflicts[i]
 		name := c.Source + " " + c.ID
+		counts := func(counted bool) string {
+			if counted {
+				return "counted"
+			}
+			return "set aside"
+		}
 		for k := range c.Contents {
 			v := &c.Contents[k]
-			what := "set aside"
-			if v.Counted {
-				what = "counted"
-			}
 			lines = append(lines, []string{
-				name, what, v.Unit, v.Instance, v.Project, instantIn(utc, v.StartMs), instantIn(utc, v.EndMs), activityText(v),
+				name, counts(v.Counted), v.Unit, v.Instance, v.Project, instantIn(utc, v.StartMs), instantIn(utc, v.EndMs), activityText(v),
+				fmt.Sprintf("%s/%d/%d", v.Stream, v.StreamSequence, v.Place), storedText(v.StoredAtNs),
+			})
+			name = ""
+		}
+		for k := range c.Leases {
+			v := &c.Leases[k]
+			lines = append(lines, []string{
+				name, counts(v.Counted), "", v.Instance, v.Project, instantIn(utc, v.AtMs), "", leaseText(v),
 				fmt.Sprintf("%s/%d/%d", v.Stream, v.StreamSequence, v.Place), storedText(v.StoredAtNs),
 			})
 			name = ""
@@ -272,4 +313,12 @@ func activityText(v *schema.StoredEvent) string {
 		return ratioText(v.Utilization)
 	}
 	return unknown
+}
+
+// leaseText is what a lease event says of its instance.
+func leaseText(l *schema.LeaseContent) string {
+	if !l.Gpus.Known {
+		return l.State
+	}
+	return fmt.Sprintf("%s, %d GPUs", l.State, l.Gpus.Value)
 }

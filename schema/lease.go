@@ -7,6 +7,13 @@ type StoredLease struct {
 	Position
 }
 
+// LeaseContent is a content of a lease event's identity. Counted says whether it is
+// the one that was stored first and that no correction took out.
+type LeaseContent struct {
+	StoredLease
+	Counted bool
+}
+
 // LeaseSegment is the state of an instance over [FromMs, ToMs), with the
 // attributes that its lease events gave it by then.
 type LeaseSegment struct {

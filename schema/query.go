@@ -137,7 +137,8 @@ type Settled struct {
 // Conflict is an identity of which something was set aside.
 type Conflict struct {
 	Identity
-	Contents []StoredEvent // each content once, first stored first
+	Contents []StoredEvent  // each content once, first stored first
+	Leases   []LeaseContent // the same, of lease events
 	// Corrections of the identity, the one that takes effect first. A single one
 	// is there only with several contents, or because it is itself set aside.
 	Corrections []*StoredCorrection

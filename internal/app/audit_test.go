@@ -481,26 +481,40 @@ func auditSilent(t *testing.T, r *rig) {
 
 func auditConflict(t *testing.T, r *rig) {
 	r.consume()
-	a := minute("agent/a", 0)
-	r.publish(messageOf(a))
-	r.settled()
-	r.pass()
-	a.Utilization = schema.Some(1)
-	r.publish(messageOf(a))
-	r.settled()
-	r.pass()
-	n := r.wantOpen("conflict agent/a / " + a.ID)[0]
-	if n.Count != 2 || n.FromMs != a.StartMs || n.ToMs != a.EndMs {
-		t.Errorf("conflict %+v", n)
+	first := minute("agent/a", 0)
+	second := first
+	second.Utilization = schema.Some(1)
+	at := testkit.At("2026-03-01T10:00:00Z")
+	begun := schema.Lease{Header: schema.Header{Source: "cloud/x", ID: "l1"}, Instance: "i1", AtMs: at, State: "running"}
+	later := begun
+	later.AtMs += schema.HourMs
+	for i, c := range []struct {
+		contents [2]schema.Event
+		from, to int64
+	}{
+		{[2]schema.Event{{Usage: &first}, {Usage: &second}}, first.StartMs, first.EndMs},
+		{[2]schema.Event{{Lease: &begun}, {Lease: &later}}, at, at + schema.HourMs + 1},
+	} {
+		for k := range c.contents {
+			r.wantOpen()
+			r.publish(schema.MessageOf("default", &c.contents[k]))
+			r.settled()
+			r.pass()
+		}
+		id := c.contents[0].Header().Identity()
+		n := r.wantOpen("conflict " + id.Source + " / " + id.ID)[0]
+		if n.Count != 2 || n.FromMs != c.from || n.ToMs != c.to {
+			t.Errorf("conflict %+v", n)
+		}
+		correction := schema.Event{Correction: &schema.Correction{
+			Header: schema.Header{Source: "billing", ID: fmt.Sprint("c", i)}, CorrectsSource: id.Source, CorrectsID: id.ID, Action: "retract", Actor: "eve", Reason: "test",
+		}}
+		r.publish(schema.MessageOf("default", &correction))
+		r.settled()
+		r.pass()
+		r.wantOpen()
+		r.wantEnded(schema.IncidentConflict, "corrected")
 	}
-	correction := schema.Event{Correction: &schema.Correction{
-		Header: schema.Header{Source: "billing", ID: "c1"}, CorrectsSource: a.Source, CorrectsID: a.ID, Action: "retract", Actor: "eve", Reason: "test",
-	}}
-	r.publish(schema.MessageOf("default", &correction))
-	r.settled()
-	r.pass()
-	r.wantOpen()
-	r.wantEnded(schema.IncidentConflict, "corrected")
 }
 
 func auditDerived(t *testing.T, r *rig) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,7 +125,7 @@ func (db *DB) SaveSourceProofs(ctx context.Context, list []schema.SourceProof) e
 // NewConflicts returns the identities with several contents of which the messages
 // after from and up to to brought a copy. An event whose id tells where it lies
 // can only differ from copies there: same tenant, minute and unit. The copies of
-// other identities are looked for wherever they lie.
+// other identities, and those of lease events, are looked for wherever they lie.
 func (db *DB) NewConflicts(ctx context.Context, stream string, epoch, from, to uint64) ([]schema.EventConflict, error) {
 	of := ofMessages(stream, epoch, from, to)
 	where := "minute IN (SELECT DISTINCT minute FROM raw_usage WHERE " + of + ") AND cityHash64(tenant, span, minute, unit_hash) IN (" +
@@ -137,7 +138,12 @@ func (db *DB) NewConflicts(ctx context.Context, stream string, epoch, from, to u
 	if err != nil {
 		return nil, err
 	}
-	return append(list, anywhere...), nil
+	const leases = "(SELECT *, at AS start, at + toIntervalMillisecond(1) AS `end` FROM raw_lease)"
+	ofLeases, err := db.conflictsIn(ctx, leases, "(tenant, source, id) IN (SELECT tenant, source, id FROM raw_lease WHERE "+of+")")
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(list, anywhere, ofLeases), nil
 }
 
 func (db *DB) conflictsIn(ctx context.Context, table, where string) ([]schema.EventConflict, error) {

@@ -38,9 +38,9 @@ func conflictQuery(tenant string, fromMs, toMs, asOfMs int64) string {
 	// A second replacement is set aside, and so is a retraction that came after one.
 	corrections := "SELECT source, id, by_source, by_id, any(action) AS does, min(stored_at) AS first FROM correction WHERE " + of + " AND role = '" + roleTarget +
 		"' GROUP BY source, id, by_source, by_id, by_payload"
-	corrected := in + " AND (source, id) IN (SELECT source, id FROM (" + corrections + ") GROUP BY source, id HAVING countIf(does = 'replace') > 1 OR " +
+	corrected := "SELECT source, id FROM (" + in + " UNION ALL " + leaseIdentities(of, fromMs, toMs) + ") WHERE (source, id) IN (SELECT source, id FROM (" + corrections + ") GROUP BY source, id HAVING countIf(does = 'replace') > 1 OR " +
 		"countIf(does = 'replace') = 1 AND maxIf(first, does = 'retract') > minIf(first, does = 'replace') OR max((by_source, by_id) IN (" + twice + ")))"
-	return "SELECT DISTINCT source, id FROM (" + contents + " UNION ALL " + corrected + ")"
+	return "SELECT DISTINCT source, id FROM (" + contents + " UNION ALL " + leaseConflictQuery(of, fromMs, toMs) + " UNION ALL " + corrected + ")"
 }
 
 func instant(ms int64) string {
@@ -76,10 +76,14 @@ func (db *DB) Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs
 	if err != nil {
 		return nil, err
 	}
+	leases, err := db.leaseContents(ctx, tenant, ids, facts, asOfMs)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]schema.Conflict, len(ids))
 	for i, id := range ids {
 		c := &list[i]
-		c.Identity = id
+		c.Identity, c.Leases = id, leases[id]
 		for _, e := range events {
 			if e.Identity() == id {
 				c.Contents = append(c.Contents, e)

@@ -18,10 +18,16 @@ import (
 // returns those of every identity that names the instance in any of its copies,
 // so that the copy that counts is among them.
 func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs int64) ([]schema.StoredLease, error) {
-	where := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
-	if instance != "" {
-		where += " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE " + where + " AND instance = " + quoteText(instance) + ")"
+	if instance == "" {
+		return db.leaseEvents(ctx, tenant, "", asOfMs)
 	}
+	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
+	return db.leaseEvents(ctx, tenant, " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE "+of+" AND instance = "+quoteText(instance)+")", asOfMs)
+}
+
+// leaseEvents returns those that meet the further condition.
+func (db *DB) leaseEvents(ctx context.Context, tenant, condition string, asOfMs int64) ([]schema.StoredLease, error) {
+	where := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs) + condition
 	var (
 		event           proto.ColStr
 		stream          textResult
