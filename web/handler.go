@@ -17,6 +17,23 @@ import (
 // requestTimeout bounds one request from its headers to its answer.
 const requestTimeout = 60 * time.Second
 
+// CloseTimeout bounds the closing of a period instead: it computes the month, and
+// what has changed in the months closed before, from every event, and cannot be
+// asked for less.
+const CloseTimeout = 15 * time.Minute
+
+// writeMargin is how much longer than its request an answer may take.
+const writeMargin = 15 * time.Second
+
+const statementsPath = "/api/v1/statements"
+
+func timeoutOf(r *http.Request) time.Duration {
+	if r.Method == http.MethodPost && r.URL.Path == statementsPath {
+		return CloseTimeout
+	}
+	return requestTimeout
+}
+
 // Handler returns the handler of everything that the program serves over HTTP.
 func Handler(d Deps) http.Handler {
 	if d.Log == nil {
@@ -55,7 +72,7 @@ func Server(h http.Handler) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      requestTimeout + 15*time.Second,
+		WriteTimeout:      requestTimeout + writeMargin,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
@@ -76,8 +93,13 @@ func (s *server) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("Cache-Control", "no-store")
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		timeout := timeoutOf(r)
+		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+		if timeout > requestTimeout {
+			// Only a ResponseWriter without a connection has no deadline to move.
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeMargin))
+		}
 		defer func() {
 			if v := recover(); v != nil {
 				if v == http.ErrAbortHandler {
@@ -116,7 +138,7 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, context.DeadlineExceeded):
 		s.Log.Warn("request timed out", "what", what, "err", err)
-		return huma.Error504GatewayTimeout(what + " took longer than " + requestTimeout.String() + "; ask for less at once")
+		return huma.Error504GatewayTimeout(what + " took too long; ask for less at once")
 	case ctx.Err() != nil:
 		return huma.Error503ServiceUnavailable("the request was cancelled")
 	}

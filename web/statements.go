@@ -69,7 +69,7 @@ func (s *server) registerStatements() {
 	registry := s.api.OpenAPI().Components.Schemas
 	schemaOf := func(t reflect.Type) map[string]*huma.Response { return answers(huma.SchemaFromType(registry, t)) }
 	huma.Register(s.api, huma.Operation{
-		OperationID: "closeStatement", Method: http.MethodPost, Path: "/api/v1/statements", Tags: []string{"statements"},
+		OperationID: "closeStatement", Method: http.MethodPost, Path: statementsPath, Tags: []string{"statements"},
 		Summary: "Close a period",
 		Description: "Freezes the usage and cost of a calendar month as known now, with the adjustments of the months closed before. " +
 			"409: the month has not ended, is closed already, its grace time is not over, incidents are open, or events are not stored yet.",
@@ -88,7 +88,7 @@ func (s *server) registerStatements() {
 		return statementOutput(f, "json")
 	})
 	huma.Register(s.api, huma.Operation{
-		OperationID: "listStatements", Method: http.MethodGet, Path: "/api/v1/statements", Tags: []string{"statements"},
+		OperationID: "listStatements", Method: http.MethodGet, Path: statementsPath, Tags: []string{"statements"},
 		Summary: "The closed periods, in the order of closing", Responses: schemaOf(reflect.TypeFor[report.StatementList]()), Errors: []int{422, 500, 504},
 	}, func(ctx context.Context, in *struct {
 		TenantQuery
@@ -108,7 +108,7 @@ func (s *server) registerStatements() {
 
 func (s *server) registerStatement(schemaOf func(reflect.Type) map[string]*huma.Response) {
 	huma.Register(s.api, huma.Operation{
-		OperationID: "statement", Method: http.MethodGet, Path: "/api/v1/statements/{period}", Tags: []string{"statements"},
+		OperationID: "statement", Method: http.MethodGet, Path: statementsPath + "/{period}", Tags: []string{"statements"},
 		Summary:     "The statement of a period",
 		Description: "Of a closed period the frozen statement, byte for byte; of an open one what closing it now would freeze, marked open.",
 		Responses:   schemaOf(reflect.TypeFor[report.Statement]()), Errors: []int{409, 422, 500, 504},
@@ -133,7 +133,7 @@ func (s *server) registerStatement(schemaOf func(reflect.Type) map[string]*huma.
 		return statementOutput(f, in.Format)
 	})
 	huma.Register(s.api, huma.Operation{
-		OperationID: "statementDiff", Method: http.MethodGet, Path: "/api/v1/statements/{period}/diff", Tags: []string{"statements"},
+		OperationID: "statementDiff", Method: http.MethodGet, Path: statementsPath + "/{period}/diff", Tags: []string{"statements"},
 		Summary:     "What changed in a period since it was closed",
 		Description: "Usage as known now, or as of an instant, with today's prices, minus the frozen statement; and the events that came in since.",
 		Responses:   schemaOf(reflect.TypeFor[report.StatementDiff]()), Errors: []int{404, 409, 422, 500, 504},

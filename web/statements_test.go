@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpumeter/gpumeter/report"
 )
@@ -79,5 +83,54 @@ func TestStatements(t *testing.T) {
 	}
 	if _, header, _ := b.get(t, "/api/v1/statements/2026-03"); header.Get("ETag") != `"abc"` {
 		t.Errorf("ETag %q", header.Get("ETag"))
+	}
+}
+
+// slow closes when its time is over, and says how much it had.
+type slow struct {
+	statements
+	had time.Duration
+}
+
+func (s *slow) Close(ctx context.Context, _ report.CloseParams) (*report.Frozen, error) {
+	deadline, _ := ctx.Deadline()
+	s.had = time.Until(deadline)
+	time.Sleep(300 * time.Millisecond)
+	return &report.Frozen{Statement: report.Statement{Period: "2026-05"}}, nil
+}
+
+func (s *slow) List(ctx context.Context, _ string) (*report.StatementList, error) {
+	deadline, _ := ctx.Deadline()
+	s.had = time.Until(deadline)
+	return &report.StatementList{}, nil
+}
+
+// A closing computes a month from its events: it has longer than another request,
+// and its answer may come when the time to write another's is over.
+func TestClosingMayTakeLong(t *testing.T) {
+	s := &slow{}
+	srv := Server(Handler(Deps{Statements: s}))
+	srv.WriteTimeout = 100 * time.Millisecond
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Serve(listener)
+	defer srv.Close()
+	address := "http://" + listener.Addr().String() + statementsPath
+	res, err := http.Post(address, "application/json", strings.NewReader(`{"period":"2026-05","actor":"ann"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("a closing that took long: %s", res.Status)
+	}
+	if s.had < CloseTimeout-time.Minute || s.had > CloseTimeout {
+		t.Errorf("a closing has %v", s.had)
+	}
+	Handler(Deps{Statements: s}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, statementsPath, nil))
+	if s.had > requestTimeout {
+		t.Errorf("a list has %v", s.had)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/gpumeter/gpumeter/web"
 	"github.com/spf13/cobra"
 )
 
@@ -23,8 +24,9 @@ const (
 	defaultData    = "./data"
 	envData        = "GPUMETER_DATA"
 	envURL         = "GPUMETER_URL"
-	requestTimeout = 90 * time.Second // longer than the server gives itself
-	maxAnswerBytes = 64 << 20         // of an answer that is read into memory
+	requestTimeout = 90 * time.Second // longer than the server gives itself, as the next
+	closeTimeout   = web.CloseTimeout + 30*time.Second
+	maxAnswerBytes = 64 << 20 // of an answer that is read into memory
 )
 
 // serverFlags say which running gpumeter to talk to.

@@ -97,6 +97,7 @@ func statementCloseCommand() *cobra.Command {
 			return err
 		}
 		var frozen json.RawMessage
+		server.http.Timeout = closeTimeout
 		if err := server.exchange(c.Context(), http.MethodPost, "/api/v1/statements", nil, request, &frozen); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ import (
 //
 // Contents in the span are compared there. Those elsewhere are found through
 // usage_identity, which has every event whose id does not tell its place, and for
-// ids that do tell, by the start that their copies have in common.
+// ids that do tell, by the start that their copies have in common. The statement has
+// to end in inKeyOrder.
 func conflictQuery(tenant string, fromMs, toMs, asOfMs int64) string {
 	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
 	span := of + " AND " + overlappingRange(fromMs, toMs)
@@ -24,7 +25,8 @@ func conflictQuery(tenant string, fromMs, toMs, asOfMs int64) string {
 	const usage, identity = "SELECT source, id, payload FROM raw_usage WHERE ", "SELECT source, id, payload FROM usage_identity WHERE "
 	// Identities of the span that do not tell their place, or that another place
 	// tells: all of their copies.
-	loose := "SELECT source, id FROM usage_identity WHERE " + of + " AND (" + clipped(fromMs, toMs) + " OR told > toDateTime(0, 'UTC') AND (source, id) IN (" +
+	loose := "SELECT source, id FROM usage_identity WHERE " + of + " AND (source, id) IN (" + repeatedIdentities(of) + ") AND (" +
+		clipped(fromMs, toMs) + " OR told > toDateTime(0, 'UTC') AND (source, id) IN (" +
 		in + " AND (source, id) IN (SELECT source, id FROM usage_identity WHERE " + of + " AND told > toDateTime(0, 'UTC'))))"
 	// The place that an id tells is a minute and the unit in it.
 	told := of + " AND span IN (0, 1, 2, 3) AND minute IN (SELECT told FROM usage_identity WHERE " + of +
@@ -32,7 +34,7 @@ func conflictQuery(tenant string, fromMs, toMs, asOfMs int64) string {
 	// Copies that begin together before the span, of which some end before it.
 	before := of + " AND (minute, unit_hash) IN (SELECT minute, unit_hash FROM raw_usage WHERE " + span + " AND start < " + instant(fromMs) +
 		") AND start < " + instant(fromMs) + " AND (source, id) IN (" + in + " AND start < " + instant(fromMs) + ")"
-	contents := "SELECT source, id FROM (" + usage + span + " UNION ALL " + identity + of + " AND (source, id) IN (" + loose + ") UNION ALL " +
+	contents := "SELECT source, id FROM (" + usage + span + " AND minute IN (" + repeatedMinutes(span) + ") UNION ALL " + identity + of + " AND (source, id) IN (" + loose + ") UNION ALL " +
 		usage + told + " UNION ALL " + usage + before + ") GROUP BY source, id HAVING uniqExact(payload) > 1"
 	twice := "SELECT by_source, by_id FROM correction WHERE " + of + " GROUP BY by_source, by_id HAVING uniqExact(by_payload) > 1"
 	// A second replacement is set aside, and so is a retraction that came after one.
@@ -48,14 +50,14 @@ func instant(ms int64) string {
 }
 
 func (db *DB) countConflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64) (int64, error) {
-	return db.count(ctx, "SELECT count() FROM ("+conflictQuery(tenant, fromMs, toMs, asOfMs)+")")
+	return db.count(ctx, "SELECT count() FROM ("+conflictQuery(tenant, fromMs, toMs, asOfMs)+")"+inKeyOrder())
 }
 
 // Conflicts lists the first limit identities of a span, by source and id, of which
 // something was set aside, as far as it was known at asOfMs (0 = now).
 func (db *DB) Conflicts(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, limit int) ([]schema.Conflict, error) {
 	var ids []schema.Identity
-	err := db.each(ctx, "SELECT toString(source), id FROM ("+conflictQuery(tenant, fromMs, toMs, asOfMs)+") ORDER BY source, id LIMIT "+strconv.Itoa(limit),
+	err := db.each(ctx, "SELECT toString(source), id FROM ("+conflictQuery(tenant, fromMs, toMs, asOfMs)+") ORDER BY source, id LIMIT "+strconv.Itoa(limit)+inKeyOrder(),
 		func(scan func(...any) error) error {
 			var id schema.Identity
 			err := scan(&id.Source, &id.ID)

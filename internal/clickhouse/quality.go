@@ -12,11 +12,10 @@ import (
 // data, as far as it was known at asOfMs (0 = now). An event is late when the
 // stream stored it more than grace after its end.
 func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (q schema.Quality, err error) {
-	where := "tenant = " + quoteText(tenant) + " AND " + overlappingRange(fromMs, toMs) + asOfCondition(asOfMs)
 	if q.Conflicts, err = db.countConflicts(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
 		return q, fmt.Errorf("count conflicts: %w", err)
 	}
-	if q.Late, err = db.countLate(ctx, where, grace); err != nil {
+	if q.Late, err = db.countLate(ctx, tenant, fromMs, toMs, asOfMs, grace); err != nil {
 		return q, fmt.Errorf("count late events: %w", err)
 	}
 	if q.OpenIncidents, q.Gaps, err = db.countIncidents(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
@@ -28,8 +27,8 @@ func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 	return q, nil
 }
 
-func (db *DB) countLate(ctx context.Context, where string, grace time.Duration) (int64, error) {
-	return db.count(ctx, "SELECT countIf("+lateCondition(grace)+") FROM ("+firstCopies(where)+")")
+func (db *DB) countLate(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (int64, error) {
+	return db.count(ctx, "SELECT countIf("+lateCondition(grace)+") FROM ("+firstCopies(tenant, fromMs, toMs, asOfMs)+")"+inKeyOrder())
 }
 
 // countQuarantine counts what is set aside for good and what is held until its

@@ -18,7 +18,7 @@ func (db *DB) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 	from, to := milliseconds(fromMs), milliseconds(toMs)
 	stored := "SELECT source, count() AS events, countIf(" + lateCondition(grace) + ") AS late, 0 AS held, " +
 		"max(toNullable(" + delayNs + ")) AS delay_ns, max(made_ns - stored_ns) AS ahead_ns, max(stored_ns) AS last_ns FROM (" +
-		firstCopies("tenant = "+quoteText(tenant)+" AND "+overlappingRange(fromMs, toMs)+asOfCondition(asOfMs)) + ") GROUP BY source"
+		firstCopies(tenant, fromMs, toMs, asOfMs) + ") GROUP BY source"
 	// A held event is one that waits until its end since it was stored.
 	held := "SELECT source, 0 AS events, 0 AS late, countIf(" + pendingCondition(asOfMs) + ") AS held, " +
 		"NULL AS delay_ns, max(toNullable(toInt64(ahead_ms) * 1000000)) AS ahead_ns, max(stored_ns) AS last_ns FROM (" +
@@ -29,7 +29,7 @@ func (db *DB) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 	rows, err := db.conn.Query(ctx, "SELECT toString(source), toInt64(sum(events)) AS n, toInt64(sum(late)) AS l, toInt64(sum(held)) AS h, "+
 		"max(delay_ns), max(ahead_ns) AS ahead, "+
 		"intDiv(max(last_ns), 1000000), toInt64(count() OVER ()) FROM ("+stored+" UNION ALL "+held+") "+
-		"GROUP BY source ORDER BY l DESC, h DESC, if(ahead > 0, ahead, 0) DESC, source LIMIT "+strconv.Itoa(schema.MaxSources))
+		"GROUP BY source ORDER BY l DESC, h DESC, if(ahead > 0, ahead, 0) DESC, source LIMIT "+strconv.Itoa(schema.MaxSources)+inKeyOrder())
 	if err != nil {
 		return nil, 0, fmt.Errorf("read the quality of sources: %w", err)
 	}
@@ -54,12 +54,20 @@ func lengthOf(ns *int64) schema.Maybe {
 	return schema.Some(max(*ns, 0) / int64(time.Millisecond))
 }
 
-// firstCopies selects, of each identity, the copy that the stream stored first:
-// when that was, when it ended, and when it was made as far as it says so.
-func firstCopies(where string) string {
-	const order = "(stored_at, stream_sequence, place, payload)"
-	return "SELECT source, toUnixTimestamp64Nano(min(stored_at)) AS stored_ns, toUnixTimestamp64Milli(argMin(`end`, " + order + ")) * 1000000 AS end_ns, " +
-		"argMin(tuple(toUnixTimestamp64Milli(time) * 1000000), " + order + ").1 AS made_ns FROM raw_usage WHERE " + where + " GROUP BY source, id"
+// firstCopies selects, of each identity of a span, the copy that the stream stored
+// first: when that was, when it ended, and when it was made as far as it says so.
+// The statement has to end in inKeyOrder.
+func firstCopies(tenant string, fromMs, toMs, asOfMs int64) string {
+	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
+	span := of + " AND " + overlappingRange(fromMs, toMs)
+	several := "(minute IN (" + repeatedMinutes(span) + ") OR (source, id) IN (" + repeatedIdentities(of) + "))"
+	const (
+		ended, made = "toUnixTimestamp64Milli(`end`) * 1000000", "toUnixTimestamp64Milli(time) * 1000000"
+		order       = "(stored_at, stream_sequence, place, payload)"
+	)
+	return "SELECT source, toUnixTimestamp64Nano(stored_at) AS stored_ns, " + ended + " AS end_ns, " + made + " AS made_ns FROM raw_usage WHERE " + span + " AND NOT " + several +
+		" UNION ALL SELECT source, toUnixTimestamp64Nano(min(stored_at)), argMin(" + ended + ", " + order + "), argMin(tuple(" + made + "), " + order + ").1 " +
+		"FROM raw_usage WHERE " + span + " AND " + several + " GROUP BY source, id"
 }
 
 // delayNs is how long after its end a row of firstCopies was stored.

@@ -37,6 +37,7 @@ func full() bool { return os.Getenv("GPUMETER_SIZE") == "full" }
 type program struct {
 	t      *testing.T
 	cmd    *exec.Cmd
+	bin    string
 	http   string
 	db     string
 	engine int // process
@@ -63,7 +64,7 @@ func start(t *testing.T) *program {
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "data")
-	p := &program{t: t, cmd: exec.Command(bin, "up", "--data", data, "--listen", "127.0.0.1:0", "--prices", filepath.Join(dir, "prices.yaml"),
+	p := &program{t: t, bin: bin, cmd: exec.Command(bin, "up", "--data", data, "--listen", "127.0.0.1:0", "--prices", filepath.Join(dir, "prices.yaml"),
 		"--engine-memory", strconv.Itoa(engineMemory), "--hour-every", "1s")}
 	p.cmd.Stderr = t.Output()
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -159,6 +160,18 @@ func (p *program) request(method, address string, body io.Reader) []byte {
 		p.t.Fatalf("%s: %s, %v\n%.2000s", address, res.Status, err, b)
 	}
 	return b
+}
+
+// command runs a command of the program against the running one.
+func (p *program) command(args ...string) []byte {
+	p.t.Helper()
+	cmd := exec.Command(p.bin, append(args, "--url", p.http)...)
+	cmd.Stderr = p.t.Output()
+	out, err := cmd.Output()
+	if err != nil {
+		p.t.Fatalf("gpumeter %s: %v", strings.Join(args, " "), err)
+	}
+	return out
 }
 
 // sql runs a statement in the database.

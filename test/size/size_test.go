@@ -1,7 +1,9 @@
 package size_test
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -15,9 +17,10 @@ const base = 1_780_272_000_000
 
 const span = "from=2026-06-01&to=2026-07-01&"
 
-// insert stores n events made by SQL over number, and the marks of their minutes
-// as a consumer writes them; the program then recomputes as always. Publishing
-// them would measure the stream, which gpumeter bench does.
+// insert stores n events made by SQL over number, with ids as an agent makes them,
+// and the marks of their minutes as a consumer writes them; the program then
+// recomputes as always. Publishing them would measure the stream, which gpumeter
+// bench does.
 func (p *program) insert(n, units, lengthMs int64, instance string) {
 	p.t.Helper()
 	begin := time.Now()
@@ -27,7 +30,7 @@ func (p *program) insert(n, units, lengthMs int64, instance string) {
 			active_ms, idle_ms, labels, stream, epoch, stream_sequence, place, stored_at, first)
 			WITH number %% %[3]d AS u, %[4]d + intDiv(number, %[3]d) * %[5]d AS at, 'GPU-' || toString(u) AS name, 1790000000000000000 + number AS stored
 			SELECT 'default', 0, toDateTime(intDiv(at, 60000) * 60, 'UTC'), xxHash64(name), name, fromUnixTimestamp64Milli(at, 'UTC'), fromUnixTimestamp64Milli(at + %[5]d, 'UTC'),
-			's', toString(number), toFixedString(leftPad(toString(number), 16, '0'), 16), 0, %[6]s, 'a', 'n', 'self', '', ['H100', 'A100', ''][u %% 3 + 1],
+			's', name || '/' || formatDateTime(fromUnixTimestamp64Milli(at, 'UTC'), '%%Y-%%m-%%dT%%H:%%i:%%S.000Z', 'UTC'), toFixedString(leftPad(toString(number), 16, '0'), 16), 0, %[6]s, 'a', 'n', 'self', '', ['H100', 'A100', ''][u %% 3 + 1],
 			number * 7919 %% (%[5]d DIV 2 + 1), number * 104729 %% (%[5]d DIV 2), '', 'S', 1, number + 1, 0, fromUnixTimestamp64Nano(stored, 'UTC'), -stored
 			FROM numbers(%[1]d, %[2]d)`, from, min(chunk, n-from), units, base, lengthMs, instance))
 	}
@@ -98,6 +101,42 @@ func TestMonthOfEvents(t *testing.T) {
 	a := p.report("spend", span+"by=instance&top=10")
 	if len(a.Rows) != 10 || a.RowCount != int64(len(instances)) || !total.same(&a.Totals) {
 		t.Errorf("top 10: %d rows of %d, totals %+v", len(a.Rows), a.RowCount, a.Totals)
+	}
+	p.close(t, "2026-06", instances, &total)
+}
+
+// close closes a month by instance and shows it again. The events were never on the
+// stream, so what the auditor says of that is overridden.
+func (p *program) close(t *testing.T, period string, want map[string]*sum, total *sum) {
+	t.Helper()
+	begin := time.Now()
+	frozen := p.command("statement", "close", "--period", period, "--tenant", "default", "--by", "instance", "--format", "json",
+		"--override", "the events were made in the database")
+	p.peaks("statement close", begin)
+	var doc struct {
+		State string
+		Rows  []struct {
+			Keys map[string]string
+			figures
+		}
+		Totals, Due figures
+	}
+	if err := json.Unmarshal(frozen, &doc); err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]row, len(doc.Rows))
+	for i, r := range doc.Rows {
+		rows[i] = row{Instance: r.Keys["instance"], figures: r.figures}
+	}
+	p.check("statement", rows, func(r *row) string { return r.Instance }, want)
+	if doc.State != "closed" || !total.same(&doc.Totals) || !total.same(&doc.Due) {
+		t.Errorf("statement: state %s, totals %+v, due %+v, want %+v", doc.State, doc.Totals, doc.Due, total)
+	}
+	begin = time.Now()
+	shown := p.command("statement", "show", "--period", period, "--format", "json")
+	p.peaks("statement show", begin)
+	if !bytes.Equal(shown, frozen) {
+		t.Errorf("statement show gives %d bytes that are not the %d of the closing", len(shown), len(frozen))
 	}
 }
 
