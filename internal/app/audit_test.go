@@ -291,7 +291,7 @@ func TestAuditor(t *testing.T) {
 	for name, f := range map[string]func(*testing.T, *rig){
 		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
 		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
-		"lost to age": auditLost, "storage": auditStorage,
+		"lost to age": auditLost, "storage": auditStorage, "meanwhile": auditMeanwhile,
 		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
 		"tail lost while nobody ran": auditTailUnseen, "closed by hand": auditClosedByHand, "two auditors": auditTwo,
 	} {
@@ -811,13 +811,69 @@ func auditClosedByHand(t *testing.T, r *rig) {
 	r.clock.forward(11 * time.Minute)
 	r.pass()
 	n := r.wantOpen("source_gap agent/a#2")[0]
-	n.ClosedAtMs, n.ClosedBy = r.clock.Now().UnixMilli(), "eve: the node burned"
-	if err := r.app.db.NoteIncidents(t.Context(), n.ClosedAtMs, []schema.Incident{n}); err != nil {
-		t.Fatal(err)
-	}
+	r.closeByHand(n)
 	r.pass()
 	r.pass()
 	r.wantOpen()
+}
+
+// meddling is a stream of which something happens while a pass looks at it.
+type meddling struct {
+	audit.Stream
+	meanwhile func()
+}
+
+func (s meddling) Message(ctx context.Context, sequence uint64) (*schema.Delivery, error) {
+	s.meanwhile()
+	return s.Stream.Message(ctx, sequence)
+}
+
+// A pass can be long. What is asked as of an instant within it stays the answer,
+// whatever the pass finds, and what a person closes within it stays closed.
+func auditMeanwhile(t *testing.T, r *rig) {
+	pass := func(f func()) {
+		t.Helper()
+		meanwhile := sync.OnceFunc(func() { time.Sleep(5 * time.Millisecond); f(); time.Sleep(5 * time.Millisecond) })
+		a, err := audit.NewAuditor(audit.AuditorOptions{
+			Stream: meddling{r.reader, meanwhile}, // some messages are read back in every pass
+			Store:  r.app.db, Publish: r.app.publisher.Publish, Compute: r.app.computeMinutes, Now: r.clock.Now,
+		})
+		if err == nil {
+			err = a.Pass(t.Context(), false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.consume()
+	r.minutes("agent/a", 0, 4)
+	r.settled()
+	r.clock.forward(11 * time.Minute)
+	var asOf int64
+	day := [2]int64{minute("agent/a", 0).StartMs, minute("agent/a", 9).EndMs}
+	within := func() {
+		asOf = r.clock.Now().UnixMilli()
+		r.wantGaps(day[0], day[1], asOf, 0)
+	}
+	pass(within)
+	r.wantGaps(day[0], day[1], asOf, 0)
+	r.wantGaps(day[0], day[1], 0, 3)
+
+	r.minutes("agent/a", 3) // the pass that learns of it changes the incident
+	r.settled()
+	n := r.wantOpen("source_gap agent/a#2")[0]
+	pass(func() { r.closeByHand(n) })
+	r.wantOpen()
+	pass(func() {})
+	r.wantOpen()
+}
+
+func (r *rig) closeByHand(n schema.Incident) {
+	r.t.Helper()
+	n.ClosedAtMs, n.ClosedBy = r.clock.Now().UnixMilli(), "eve: the node burned"
+	if err := r.app.db.NoteIncidents(r.t.Context(), n.ClosedAtMs, []schema.Incident{n}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // Two auditors at once note the same and heal harmlessly.
