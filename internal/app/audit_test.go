@@ -291,7 +291,7 @@ func TestAuditor(t *testing.T) {
 	for name, f := range map[string]func(*testing.T, *rig){
 		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
 		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
-		"lost to age": auditLost, "storage": auditStorage, "meanwhile": auditMeanwhile,
+		"part of a gap": auditPartOfGap, "lost to age": auditLost, "storage": auditStorage, "meanwhile": auditMeanwhile,
 		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
 		"tail lost while nobody ran": auditTailUnseen, "closed by hand": auditClosedByHand, "two auditors": auditTwo,
 	} {
@@ -491,6 +491,35 @@ func auditSourceGap(t *testing.T, r *rig) {
 	r.wantEnded(schema.IncidentSourceGap, "the numbers arrived")
 	r.wantGaps(n.FromMs, n.ToMs, 0, 0)
 	r.wantGaps(n.FromMs, n.ToMs, asOf, 3)
+}
+
+// Numbers that come out of a hole leave the rest of it as old as it was: whichever
+// of them come, from either end or the middle, what is missing stays an incident.
+func auditPartOfGap(_ *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 8) // 2 to 8 are missing
+	r.settled()
+	r.clock.forward(11 * time.Minute)
+	r.pass()
+	r.wantOpen("source_gap agent/a#2")
+	for _, step := range []struct {
+		number int
+		want   []string
+	}{
+		{8, []string{"source_gap agent/a#2"}},
+		{5, []string{"source_gap agent/a#2", "source_gap agent/a#6"}},
+		{2, []string{"source_gap agent/a#6", "source_gap agent/a#3"}}, // by when they were opened
+		{7, []string{"source_gap agent/a#6", "source_gap agent/a#3"}},
+		{4, []string{"source_gap agent/a#6", "source_gap agent/a#3"}},
+		{6, []string{"source_gap agent/a#3"}},
+		{3, nil},
+	} {
+		r.minutes("agent/a", step.number-1)
+		r.settled()
+		time.Sleep(2 * time.Millisecond)
+		r.pass()
+		r.wantOpen(step.want...)
+	}
 }
 
 func (r *rig) wantGaps(fromMs, toMs, asOfMs, want int64) {
