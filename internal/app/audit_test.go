@@ -291,7 +291,7 @@ func TestAuditor(t *testing.T) {
 	for name, f := range map[string]func(*testing.T, *rig){
 		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
 		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
-		"part of a gap": auditPartOfGap, "lost to age": auditLost, "storage": auditStorage, "meanwhile": auditMeanwhile,
+		"part of a gap": auditPartOfGap, "lost to age": auditLost, "hole of an old epoch": auditOldHole, "storage": auditStorage, "meanwhile": auditMeanwhile,
 		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
 		"tail lost while nobody ran": auditTailUnseen, "closed by hand": auditClosedByHand, "two auditors": auditTwo,
 	} {
@@ -380,7 +380,7 @@ func auditLateHole(_ *testing.T, r *rig) {
 // What the stream has lost to its age before it was compared, and storage does not
 // show, is open until a person has looked: no pass can tell any more.
 func auditLost(t *testing.T, r *rig) {
-	r.consume()
+	stop := r.consume()
 	r.minutes("agent/a", 0)
 	r.settled()
 	r.pass()
@@ -399,6 +399,53 @@ func auditLost(t *testing.T, r *rig) {
 	if c := r.component(); c.Ready {
 		t.Errorf("readiness with a lost message: %+v", c)
 	}
+	// Reading all that the stream has once more does not bring it back.
+	lost, before := r.holeKey("2"), r.epoch()
+	stop()
+	r.ahead(10)
+	r.consume()
+	r.newEpoch(before)
+	r.minutes("agent/a", 3)
+	r.settled()
+	for range 2 {
+		r.pass()
+		r.wantOpen(lost)
+	}
+	r.wantEnded(schema.IncidentTailLost, "was read and checked again")
+}
+
+// A hole whose message the stream still has is closed by reading everything again.
+func auditOldHole(_ *testing.T, r *rig) {
+	stop := r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence = 2 SETTINGS lightweight_deletes_sync = 2")
+	r.pass()
+	hole, before := r.holeKey("2"), r.epoch()
+	r.wantOpen(hole)
+	stop()
+	r.ahead(10)
+	r.consume()
+	r.newEpoch(before)
+	r.minutes("agent/a", 3)
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentStreamHole, "read again from its oldest message")
+	if n := r.distinct(); n != 4 {
+		r.t.Errorf("%d events, want 4", n)
+	}
+}
+
+// newEpoch waits until the stream has another epoch.
+func (r *rig) newEpoch(before uint64) {
+	r.t.Helper()
+	r.await("a new epoch", func() error {
+		if r.epoch() == before {
+			return fmt.Errorf("still %d", before)
+		}
+		return nil
+	})
 }
 
 // expire makes all messages of the stream older than its age limit for a moment.
@@ -771,12 +818,7 @@ func (r *rig) tail(consume bool) (restore func()) {
 // were published since.
 func (r *rig) recovered(before uint64, events int64) {
 	r.t.Helper()
-	r.await("a new epoch", func() error {
-		if r.epoch() == before {
-			return fmt.Errorf("still %d", before)
-		}
-		return nil
-	})
+	r.newEpoch(before)
 	r.settled()
 	r.await("all events", func() error {
 		if n := r.distinct(); n != events {
