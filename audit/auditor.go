@@ -248,9 +248,19 @@ func (a *Auditor) newPass(ctx context.Context, full bool) (*pass, error) {
 	return p, err
 }
 
-// note adds what was learned to the log.
+// note adds what was learned to the log, with the time of now and not that of the
+// pass: a pass may be long, and what somebody was told as of an instant within it
+// must not change afterwards.
 func (p *pass) note(ctx context.Context) error {
-	if err := p.o.Store.NoteIncidents(ctx, p.nowMs, p.ledger.notes); err != nil {
+	if len(p.ledger.notes) == 0 {
+		return nil
+	}
+	standing, err := p.o.Store.StandingIncidents(ctx)
+	if err != nil {
+		return err
+	}
+	p.ledger.yield(standing)
+	if err := p.o.Store.NoteIncidents(ctx, p.o.Now().UnixMilli(), p.ledger.notes); err != nil {
 		return err
 	}
 	for i := range p.ledger.notes {

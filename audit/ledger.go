@@ -79,6 +79,20 @@ func (l *ledger) put(n schema.Incident) {
 	l.notes = append(l.notes, n)
 }
 
+// yield leaves out what was learned of incidents that somebody else, a person or
+// another auditor, has ended since the pass began. That they are there is for the
+// next pass to say. standing is what stands now.
+func (l *ledger) yield(standing []schema.Incident) {
+	now := make(map[name]schema.Incident, len(standing))
+	for _, n := range standing {
+		now[nameOf(&n)] = n
+	}
+	l.notes = slices.DeleteFunc(l.notes, func(n schema.Incident) bool {
+		old, stands := now[nameOf(&n)]
+		return n.OpenedAtMs < l.nowMs && (!stands || old.ClosedAtMs != 0)
+	})
+}
+
 // ofKind returns the open incidents of a kind.
 func (l *ledger) ofKind(kind string) []schema.Incident {
 	var list []schema.Incident

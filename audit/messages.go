@@ -256,17 +256,25 @@ func (p *pass) holeKey(run [2]uint64) string {
 
 // holeOf reads a key back; ok is false for a hole of another stream or epoch.
 func (p *pass) holeOf(n *schema.Incident) (run [2]uint64, ok bool) {
-	text, ok := strings.CutPrefix(n.Key, fmt.Sprintf("%s@%d/", p.state.Stream, p.state.Epoch))
-	if !ok {
-		return run, false
+	run, epoch, ok := p.holeIn(n)
+	return run, ok && epoch == p.state.Epoch
+}
+
+// holeIn reads a key of the stream back, of whatever epoch.
+func (p *pass) holeIn(n *schema.Incident) (run [2]uint64, epoch uint64, ok bool) {
+	text, ok := strings.CutPrefix(n.Key, p.state.Stream+"@")
+	text, numbers, more := strings.Cut(text, "/")
+	if !ok || !more {
+		return run, 0, false
 	}
-	first, last, ranged := strings.Cut(text, "-")
-	a, err := strconv.ParseUint(first, 10, 64)
-	b := a
-	if err == nil && ranged {
-		b, err = strconv.ParseUint(last, 10, 64)
+	first, last, ranged := strings.Cut(numbers, "-")
+	if !ranged {
+		last = first
 	}
-	return [2]uint64{a, b}, err == nil && a <= b
+	epoch, err := strconv.ParseUint(text, 10, 64)
+	a, errA := strconv.ParseUint(first, 10, 64)
+	b, errB := strconv.ParseUint(last, 10, 64)
+	return [2]uint64{a, b}, epoch, err == nil && errA == nil && errB == nil && a <= b
 }
 
 func (p *pass) inOpenHole(sequence uint64) bool {
@@ -314,9 +322,11 @@ func (p *pass) heal(ctx context.Context) error {
 }
 
 // oldHole ends a hole of an earlier epoch: all that the stream has is read and
-// proved again in the new one.
+// proved again in the new one. What the stream has lost to its age by then is not
+// among that, so a person has to look.
 func (p *pass) oldHole(n schema.Incident) {
-	if p.caughtUp && p.verified == p.state.Last && strings.HasPrefix(n.Key, p.state.Stream+"@") {
+	run, _, ok := p.holeIn(&n)
+	if ok && run[0] >= p.state.First && p.caughtUp && p.verified == p.state.Last {
 		p.ledger.ended(n, "the stream was read again from its oldest message")
 	}
 }

@@ -65,6 +65,7 @@ func joinRuns(a, b []schema.NumberRun) []schema.NumberRun {
 			list = append(list, r)
 			continue
 		}
+		list[n-1].FirstStoredMs = min(list[n-1].FirstStoredMs, r.FirstStoredMs)
 		if r.Last > list[n-1].Last {
 			list[n-1].Last, list[n-1].LastStartMs, list[n-1].LastEndMs = r.Last, r.LastStartMs, r.LastEndMs
 		}
@@ -108,10 +109,19 @@ func (p *pass) gaps(context.Context) error {
 // events lie somewhere between the start of the event before and the end of the
 // event after: several units report the same minutes, so no narrower span is sure.
 func (p *pass) gapsOf(s *schema.SourceProof) []schema.Incident {
+	// A number is missing since the stream got any later one. What comes after that
+	// from within a hole does not make the rest of the hole any younger.
+	since := make([]int64, len(s.Runs))
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		since[i] = s.Runs[i].FirstStoredMs
+		if i+1 < len(s.Runs) {
+			since[i] = min(since[i], since[i+1])
+		}
+	}
 	var list []schema.Incident
 	for i := 1; i < len(s.Runs); i++ {
 		before, after := &s.Runs[i-1], &s.Runs[i]
-		if p.nowMs-after.FirstStoredMs <= p.o.Grace.Milliseconds() {
+		if p.nowMs-since[i] <= p.o.Grace.Milliseconds() {
 			continue
 		}
 		hole := [2]uint64{before.Last + 1, after.First - 1}

@@ -23,7 +23,7 @@ type NumberRun struct {
 	First, Last              uint64
 	FirstStartMs, FirstEndMs int64 // of the event with number First
 	LastStartMs, LastEndMs   int64 // of the event with number Last
-	FirstStoredMs            int64 // when the stream stored the event with number First
+	FirstStoredMs            int64 // when the stream stored the first of its events
 }
 
 // SourceProof is which numbers of a source were seen in one stream and epoch up

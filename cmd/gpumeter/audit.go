@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ func auditCloseCommand() *cobra.Command {
 		Long: "Close an incident that does not end by itself, such as a source that was taken out of service. It stays in the\n" +
 			"log with who closed it, and is not opened again; a source that is heard later and falls silent is.",
 		RunE: func(c *cobra.Command, list []string) error {
-			if by == "" {
+			if by = strings.TrimSpace(by); by == "" {
 				return usagef("--by says who closes it, and why")
 			}
 			o.Out, o.Logger = c.OutOrStdout(), logger(c, false)

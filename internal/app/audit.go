@@ -279,8 +279,9 @@ func visible(s string) string {
 	}, s)
 }
 
-// AuditClose closes an open incident by hand. It is not opened again, except for
-// a source that was heard after that and is silent once more.
+// AuditClose closes an open incident by hand and prints it as it is listed from
+// then on. It is not opened again, except for a source that was heard after that
+// and is silent once more.
 func AuditClose(ctx context.Context, o Options, kind, key, by string) error {
 	return withDB(ctx, o, func(a *app) error {
 		open, err := a.db.OpenIncidents(ctx)
@@ -298,6 +299,9 @@ func AuditClose(ctx context.Context, o Options, kind, key, by string) error {
 		if len(closed) == 0 {
 			return fmt.Errorf("no open incident %s %q of tenant %s; gpumeter audit list shows all", kind, key, a.o.Tenant)
 		}
-		return a.db.NoteIncidents(ctx, nowMs, closed)
+		if err := a.db.NoteIncidents(ctx, nowMs, closed); err != nil {
+			return err
+		}
+		return printIncidents(a.o.Out, closed)
 	})
 }

@@ -291,6 +291,7 @@ func TestAuditor(t *testing.T) {
 	for name, f := range map[string]func(*testing.T, *rig){
 		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
 		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
+		"part of a gap": auditPartOfGap, "lost to age": auditLost, "hole of an old epoch": auditOldHole, "storage": auditStorage, "meanwhile": auditMeanwhile,
 		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
 		"tail lost while nobody ran": auditTailUnseen, "closed by hand": auditClosedByHand, "two auditors": auditTwo,
 	} {
@@ -376,6 +377,106 @@ func auditLateHole(_ *testing.T, r *rig) {
 	r.wantOpen(r.holeKey("2"))
 }
 
+// What the stream has lost to its age before it was compared, and storage does not
+// show, is open until a person has looked: no pass can tell any more.
+func auditLost(t *testing.T, r *rig) {
+	stop := r.consume()
+	r.minutes("agent/a", 0)
+	r.settled()
+	r.pass()
+	r.minutes("agent/a", 1, 2)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence = 2 SETTINGS lightweight_deletes_sync = 2")
+	r.expire()
+	for _, full := range []bool{false, false, true} {
+		if err := r.auditor.Pass(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.wantOpen(r.holeKey("2"))[0]; !strings.Contains(n.Detail, "lost to the stream's age limit") {
+			t.Errorf("%+v", n)
+		}
+	}
+	if c := r.component(); c.Ready {
+		t.Errorf("readiness with a lost message: %+v", c)
+	}
+	// Reading all that the stream has once more does not bring it back.
+	lost, before := r.holeKey("2"), r.epoch()
+	stop()
+	r.ahead(10)
+	r.consume()
+	r.newEpoch(before)
+	r.minutes("agent/a", 3)
+	r.settled()
+	for range 2 {
+		r.pass()
+		r.wantOpen(lost)
+	}
+	r.wantEnded(schema.IncidentTailLost, "was read and checked again")
+}
+
+// A hole whose message the stream still has is closed by reading everything again.
+func auditOldHole(_ *testing.T, r *rig) {
+	stop := r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	r.settled()
+	r.exec("DELETE FROM raw_usage WHERE stream_sequence = 2 SETTINGS lightweight_deletes_sync = 2")
+	r.pass()
+	hole, before := r.holeKey("2"), r.epoch()
+	r.wantOpen(hole)
+	stop()
+	r.ahead(10)
+	r.consume()
+	r.newEpoch(before)
+	r.minutes("agent/a", 3)
+	r.settled()
+	r.pass()
+	r.wantOpen()
+	r.wantEnded(schema.IncidentStreamHole, "read again from its oldest message")
+	if n := r.distinct(); n != 4 {
+		r.t.Errorf("%d events, want 4", n)
+	}
+}
+
+// newEpoch waits until the stream has another epoch.
+func (r *rig) newEpoch(before uint64) {
+	r.t.Helper()
+	r.await("a new epoch", func() error {
+		if r.epoch() == before {
+			return fmt.Errorf("still %d", before)
+		}
+		return nil
+	})
+}
+
+// expire makes all messages of the stream older than its age limit for a moment.
+func (r *rig) expire() {
+	r.t.Helper()
+	js, err := natsjs.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stream, err := js.Stream(r.t.Context(), jetstream.StreamName)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	kept := stream.CachedInfo().Config
+	short := kept
+	short.MaxAge, short.Duplicates = 100*time.Millisecond, 100*time.Millisecond
+	if _, err = js.UpdateStream(r.t.Context(), short); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await("messages to be too old", func() error {
+		info, err := stream.Info(r.t.Context())
+		if err == nil && info.State.Msgs > 0 {
+			err = fmt.Errorf("%d are left", info.State.Msgs)
+		}
+		return err
+	})
+	if _, err = js.UpdateStream(r.t.Context(), kept); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func auditPart(_ *testing.T, r *rig) {
 	r.consume()
 	a, b, c := messageOf(minute("agent/a", 0)), messageOf(minute("agent/a", 1)), messageOf(minute("agent/a", 2))
@@ -437,6 +538,35 @@ func auditSourceGap(t *testing.T, r *rig) {
 	r.wantEnded(schema.IncidentSourceGap, "the numbers arrived")
 	r.wantGaps(n.FromMs, n.ToMs, 0, 0)
 	r.wantGaps(n.FromMs, n.ToMs, asOf, 3)
+}
+
+// Numbers that come out of a hole leave the rest of it as old as it was: whichever
+// of them come, from either end or the middle, what is missing stays an incident.
+func auditPartOfGap(_ *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 8) // 2 to 8 are missing
+	r.settled()
+	r.clock.forward(11 * time.Minute)
+	r.pass()
+	r.wantOpen("source_gap agent/a#2")
+	for _, step := range []struct {
+		number int
+		want   []string
+	}{
+		{8, []string{"source_gap agent/a#2"}},
+		{5, []string{"source_gap agent/a#2", "source_gap agent/a#6"}},
+		{2, []string{"source_gap agent/a#6", "source_gap agent/a#3"}}, // by when they were opened
+		{7, []string{"source_gap agent/a#6", "source_gap agent/a#3"}},
+		{4, []string{"source_gap agent/a#6", "source_gap agent/a#3"}},
+		{6, []string{"source_gap agent/a#3"}},
+		{3, nil},
+	} {
+		r.minutes("agent/a", step.number-1)
+		r.settled()
+		time.Sleep(2 * time.Millisecond)
+		r.pass()
+		r.wantOpen(step.want...)
+	}
 }
 
 func (r *rig) wantGaps(fromMs, toMs, asOfMs, want int64) {
@@ -556,6 +686,48 @@ func auditDerived(t *testing.T, r *rig) {
 	rebuild()
 }
 
+// The database reads a table wrongly with FINAL: another one with a key that is too
+// short stands in its place, so FINAL drops rows of which the key says that they
+// are different.
+func auditStorage(t *testing.T, r *rig) {
+	r.consume()
+	r.minutes("agent/a", 0, 1, 2)
+	r.minutes("agent/b", 0, 1, 2)
+	r.settled()
+	r.drain()
+	r.pass()
+	r.pass()
+	r.wantOpen()
+	const hour = " 2026-03-01T10:00:00Z"
+	for table, want := range map[string][]string{
+		"raw_usage":    {"storage" + hour},
+		"usage_minute": {"derived" + hour, "storage" + hour}, // what is kept is read with FINAL
+		"usage_hour":   {"derived" + hour, "storage" + hour},
+	} {
+		r.exec("CREATE TABLE wrong AS " + table + " ENGINE = ReplacingMergeTree PRIMARY KEY tenant ORDER BY tenant")
+		r.exec("SYSTEM STOP MERGES wrong")
+		r.exec("INSERT INTO wrong SELECT * FROM " + table + " SETTINGS optimize_on_insert = 0")
+		r.exec("EXCHANGE TABLES wrong AND " + table)
+		r.pass()
+		r.wantOpen() // once is not yet an incident
+		r.pass()
+		open := r.wantOpen(want...)
+		if n := open[len(open)-1]; n.FromMs != testkit.At("2026-03-01T10:00:00Z") || n.ToMs != n.FromMs+schema.HourMs || !strings.Contains(n.Detail, table+": with FINAL ") {
+			t.Errorf("%s: %+v", table, n)
+		}
+		if c := r.component(); c.Ready || !strings.Contains(c.Detail, "storage") {
+			t.Errorf("%s: readiness %+v", table, c)
+		}
+		r.pass()
+		r.wantOpen(want...)
+		r.exec("EXCHANGE TABLES wrong AND " + table)
+		r.exec("DROP TABLE wrong SYNC")
+		r.pass()
+		r.wantOpen()
+		r.wantEnded(schema.IncidentStorage, table+": with FINAL ")
+	}
+}
+
 func (r *rig) component() (c struct {
 	Ready  bool
 	Detail string
@@ -660,12 +832,7 @@ func (r *rig) tail(consume bool) (restore func()) {
 // were published since.
 func (r *rig) recovered(before uint64, events int64) {
 	r.t.Helper()
-	r.await("a new epoch", func() error {
-		if r.epoch() == before {
-			return fmt.Errorf("still %d", before)
-		}
-		return nil
-	})
+	r.newEpoch(before)
 	r.settled()
 	r.await("all events", func() error {
 		if n := r.distinct(); n != events {
@@ -729,13 +896,69 @@ func auditClosedByHand(t *testing.T, r *rig) {
 	r.clock.forward(11 * time.Minute)
 	r.pass()
 	n := r.wantOpen("source_gap agent/a#2")[0]
-	n.ClosedAtMs, n.ClosedBy = r.clock.Now().UnixMilli(), "eve: the node burned"
-	if err := r.app.db.NoteIncidents(t.Context(), n.ClosedAtMs, []schema.Incident{n}); err != nil {
-		t.Fatal(err)
-	}
+	r.closeByHand(n)
 	r.pass()
 	r.pass()
 	r.wantOpen()
+}
+
+// meddling is a stream of which something happens while a pass looks at it.
+type meddling struct {
+	audit.Stream
+	meanwhile func()
+}
+
+func (s meddling) Message(ctx context.Context, sequence uint64) (*schema.Delivery, error) {
+	s.meanwhile()
+	return s.Stream.Message(ctx, sequence)
+}
+
+// A pass can be long. What is asked as of an instant within it stays the answer,
+// whatever the pass finds, and what a person closes within it stays closed.
+func auditMeanwhile(t *testing.T, r *rig) {
+	pass := func(f func()) {
+		t.Helper()
+		meanwhile := sync.OnceFunc(func() { time.Sleep(5 * time.Millisecond); f(); time.Sleep(5 * time.Millisecond) })
+		a, err := audit.NewAuditor(audit.AuditorOptions{
+			Stream: meddling{r.reader, meanwhile}, // some messages are read back in every pass
+			Store:  r.app.db, Publish: r.app.publisher.Publish, Compute: r.app.computeMinutes, Now: r.clock.Now,
+		})
+		if err == nil {
+			err = a.Pass(t.Context(), false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.consume()
+	r.minutes("agent/a", 0, 4)
+	r.settled()
+	r.clock.forward(11 * time.Minute)
+	var asOf int64
+	day := [2]int64{minute("agent/a", 0).StartMs, minute("agent/a", 9).EndMs}
+	within := func() {
+		asOf = r.clock.Now().UnixMilli()
+		r.wantGaps(day[0], day[1], asOf, 0)
+	}
+	pass(within)
+	r.wantGaps(day[0], day[1], asOf, 0)
+	r.wantGaps(day[0], day[1], 0, 3)
+
+	r.minutes("agent/a", 3) // the pass that learns of it changes the incident
+	r.settled()
+	n := r.wantOpen("source_gap agent/a#2")[0]
+	pass(func() { r.closeByHand(n) })
+	r.wantOpen()
+	pass(func() {})
+	r.wantOpen()
+}
+
+func (r *rig) closeByHand(n schema.Incident) {
+	r.t.Helper()
+	n.ClosedAtMs, n.ClosedBy = r.clock.Now().UnixMilli(), "eve: the node burned"
+	if err := r.app.db.NoteIncidents(r.t.Context(), n.ClosedAtMs, []schema.Incident{n}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 // Two auditors at once note the same and heal harmlessly.

@@ -34,7 +34,7 @@ func (db *DB) Numbers(ctx context.Context, stream string, epoch, from, to uint64
 	}
 	// A minute is left for clocks that go ahead. Numbers of one run differ from their rank by the same amount.
 	live := "interval AND stored + 60000 >= z AND stored <= z + " + strconv.FormatInt(graceMs, 10)
-	query := "SELECT t, s, min(n), max(n), argMin(a, n), argMin(z, n), argMax(a, n), argMax(z, n), argMin(stored, n), " +
+	query := "SELECT t, s, min(n), max(n), argMin(a, n), argMin(z, n), argMax(a, n), argMax(z, n), min(stored), " +
 		"toInt64(uniqExactIf(z, " + live + ")), maxIf(z - a, " + live + "), max(stored) FROM (" +
 		"SELECT t, s, n, a, b AS z, at AS stored, interval, n - dense_rank() OVER (PARTITION BY t, s ORDER BY n) AS run FROM (" + strings.Join(parts, " UNION ALL ") + ")" +
 		") GROUP BY t, s, run ORDER BY t, s, min(n)"

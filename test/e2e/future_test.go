@@ -311,4 +311,7 @@ func TestLateEvents(t *testing.T) {
 	o.Grace.Tenant["default"] = 72 * time.Hour
 	s = start(t, o)
 	check("72h", 0)
+	// It is also how long a month that has ended waits for its last events. The
+	// command leaves the clock to the program.
+	s.refused(1, "waited for until 2026-03-04T00:00:00Z", "statement", "close", "--period", "2026-02")
 }
