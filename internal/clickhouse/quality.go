@@ -12,10 +12,16 @@ import (
 // data, as far as it was known at asOfMs (0 = now). An event is late when the
 // stream stored it more than grace after its end.
 func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (q schema.Quality, err error) {
-	if q.Conflicts, err = db.countConflicts(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
+	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
+	span := of + " AND " + overlappingRange(fromMs, toMs)
+	r, err := db.repeated(ctx, of, span)
+	if err != nil {
+		return q, fmt.Errorf("look for what was stored more than once: %w", err)
+	}
+	if q.Conflicts, err = db.countConflicts(ctx, of, fromMs, toMs, r); err != nil {
 		return q, fmt.Errorf("count conflicts: %w", err)
 	}
-	if q.Late, err = db.countLate(ctx, tenant, fromMs, toMs, asOfMs, grace); err != nil {
+	if q.Late, err = db.countLate(ctx, span, r, grace); err != nil {
 		return q, fmt.Errorf("count late events: %w", err)
 	}
 	if q.OpenIncidents, q.Gaps, err = db.countIncidents(ctx, tenant, fromMs, toMs, asOfMs); err != nil {
@@ -27,8 +33,8 @@ func (db *DB) Quality(ctx context.Context, tenant string, fromMs, toMs, asOfMs i
 	return q, nil
 }
 
-func (db *DB) countLate(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (int64, error) {
-	return db.count(ctx, "SELECT countIf("+lateCondition(grace)+") FROM ("+firstCopies(tenant, fromMs, toMs, asOfMs)+")"+inKeyOrder())
+func (db *DB) countLate(ctx context.Context, span string, r repeated, grace time.Duration) (int64, error) {
+	return db.count(ctx, "SELECT countIf("+lateCondition(grace)+") FROM ("+firstCopies(span, r)+")"+inKeyOrder())
 }
 
 // countQuarantine counts what is set aside for good and what is held until its

@@ -1,10 +1,55 @@
 package clickhouse
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+)
 
 // Nearly every identity of a span has one row. Grouping a month of them all by
 // identity, to find the few that have more, takes gigabytes of memory; so only the
 // rows that these conditions select are grouped.
+
+// repeated holds conditions on rows of raw_usage: one of them holds for every row of
+// an identity that may have several. They are found before the statements that use
+// them, once for all of these. What is stored in between is counted as if it were
+// not repeated, until the next question.
+type repeated struct {
+	minute   string // selects minutes
+	identity string // selects source and id
+}
+
+// maxRepeatedMinutes bounds how many minutes are written into a statement. Beyond it
+// the statement looks for them itself.
+const maxRepeatedMinutes = 10_000
+
+// repeated finds the conditions for what span selects of a tenant's rows, which of
+// selects.
+func (db *DB) repeated(ctx context.Context, of, span string) (r repeated, err error) {
+	minutes := repeatedMinutes(span)
+	var list []int64
+	err = db.each(ctx, fmt.Sprintf("SELECT DISTINCT toInt64(toUnixTimestamp(minute)) * 1000 FROM (%s) LIMIT %d%s", minutes, maxRepeatedMinutes+1, inKeyOrder()),
+		func(scan func(...any) error) error {
+			list = append(list, 0)
+			return scan(&list[len(list)-1])
+		})
+	if err != nil {
+		return r, err
+	}
+	switch {
+	case len(list) == 0:
+		r.minute = "0"
+	case len(list) > maxRepeatedMinutes:
+		r.minute = "minute IN (" + minutes + ")"
+	default:
+		r.minute = "minute IN (" + secondsList(list) + ")"
+	}
+	identities := repeatedIdentities(of)
+	n, err := db.count(ctx, "SELECT count() FROM ("+identities+" LIMIT 1)"+inKeyOrder())
+	if r.identity = "(source, id) IN (" + identities + ")"; n == 0 {
+		r.identity = "0"
+	}
+	return r, err
+}
 
 // repeatedMinutes selects the minutes in which an identity may have more than one
 // row, of the rows of raw_usage that meet the condition. All copies of an identity

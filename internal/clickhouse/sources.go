@@ -15,10 +15,16 @@ import (
 // clock furthest ahead; at most schema.MaxSources of them, and how many there are.
 // An event is late when it was stored more than grace after its end.
 func (db *DB) Sources(ctx context.Context, tenant string, fromMs, toMs, asOfMs int64, grace time.Duration) (list []schema.SourceQuality, total int64, err error) {
+	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
+	span := of + " AND " + overlappingRange(fromMs, toMs)
+	r, err := db.repeated(ctx, of, span)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the quality of sources: %w", err)
+	}
 	from, to := milliseconds(fromMs), milliseconds(toMs)
 	stored := "SELECT source, count() AS events, countIf(" + lateCondition(grace) + ") AS late, 0 AS held, " +
 		"max(toNullable(" + delayNs + ")) AS delay_ns, max(made_ns - stored_ns) AS ahead_ns, max(stored_ns) AS last_ns FROM (" +
-		firstCopies(tenant, fromMs, toMs, asOfMs) + ") GROUP BY source"
+		firstCopies(span, r) + ") GROUP BY source"
 	// A held event is one that waits until its end since it was stored.
 	held := "SELECT source, 0 AS events, 0 AS late, countIf(" + pendingCondition(asOfMs) + ") AS held, " +
 		"NULL AS delay_ns, max(toNullable(toInt64(ahead_ms) * 1000000)) AS ahead_ns, max(stored_ns) AS last_ns FROM (" +
@@ -57,10 +63,8 @@ func lengthOf(ns *int64) schema.Maybe {
 // firstCopies selects, of each identity of a span, the copy that the stream stored
 // first: when that was, when it ended, and when it was made as far as it says so.
 // The statement has to end in inKeyOrder.
-func firstCopies(tenant string, fromMs, toMs, asOfMs int64) string {
-	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
-	span := of + " AND " + overlappingRange(fromMs, toMs)
-	several := "(minute IN (" + repeatedMinutes(span) + ") OR (source, id) IN (" + repeatedIdentities(of) + "))"
+func firstCopies(span string, r repeated) string {
+	several := "(" + r.minute + " OR " + r.identity + ")"
 	const (
 		ended, made = "toUnixTimestamp64Milli(`end`) * 1000000", "toUnixTimestamp64Milli(time) * 1000000"
 		order       = "(stored_at, stream_sequence, place, payload)"

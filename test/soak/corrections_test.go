@@ -74,7 +74,6 @@ func (g *generator) instead(r *round, rnd *rand.Rand, of *schema.Usage) *schema.
 	g.sequences["replacements"]++
 	u.StartMs += rnd.Int64N(20_000) - 10_000
 	u.EndMs = max(u.StartMs+1, u.EndMs+rnd.Int64N(20_000)-10_000)
-	activity(rnd, &u)
 	u.Source, u.Sequence, u.TimeMs = corrector, 0, 0
 	u.ID = fmt.Sprintf("instead-%d", g.sequences["replacements"])
 	if rnd.IntN(2) == 0 {
@@ -84,6 +83,7 @@ func (g *generator) instead(r *round, rnd *rand.Rand, of *schema.Usage) *schema.
 		u.EndMs = max(u.EndMs, u.StartMs+1)
 		u.ID = schema.UsageID(u.Unit, u.StartMs)
 	}
+	activity(rnd, &u)
 	r.moved = append(r.moved, moved{u.Unit, u.LengthMs()})
 	return &u
 }

@@ -3,6 +3,7 @@ package soak_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/gpumeter/gpumeter/schema"
@@ -90,6 +91,44 @@ func TestLoad(t *testing.T) {
 			t.Errorf("the load has no %s: %v", kind, kinds)
 		}
 	}
+}
+
+// Whatever hours of load hold is valid and is told apart: a fault of the generator
+// would end a long run.
+func TestLongLoad(t *testing.T) {
+	g := &generator{seed: 2027, sequences: map[string]uint64{}}
+	seen := map[schema.Identity]bool{}
+	m := newModel()
+	for n := range 60 {
+		r := g.next(n, weather{storm: long.storm, rate: 10})
+		m.publish(r)
+		for i := range r.shipments {
+			for _, e := range append(slices.Clip(r.shipments[i].list), orNone(r.shipments[i].then)...) {
+				if err := e.Validate(); err != nil {
+					t.Fatalf("round %d: %v", n, err)
+				}
+			}
+		}
+		for _, c := range r.corrections {
+			if c.Replacement != nil {
+				r.events = append(r.events, *c.Replacement.Usage)
+			}
+		}
+		for i := range r.events {
+			if id := r.events[i].Identity(); seen[id] {
+				t.Fatalf("round %d: %v is there twice", n, id)
+			} else {
+				seen[id] = true
+			}
+		}
+	}
+}
+
+func orNone(e *schema.Event) []schema.Event {
+	if e == nil {
+		return nil
+	}
+	return []schema.Event{*e}
 }
 
 func checkForms(t *testing.T, list []schema.Event, hashes map[schema.Identity]schema.Hash) {
