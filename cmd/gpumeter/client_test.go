@@ -159,6 +159,9 @@ func TestUsageErrors(t *testing.T) {
 		"statement show --period march":                  "--period: \"march\"",
 		"statement diff --period 2026-03 --format xml":   "--format: \"xml\" is not one of table, json, csv",
 		"statement reopen":                               "unknown command \"reopen\" of gpumeter statement",
+		"audit close silent":                             "accepts 2 arg",
+		"audit close silent agent/1":                     "--by says who closes it, and why",
+		"audit close silent agent/1 --by=":               "--by says who closes it, and why",
 		"version x":                                      "",
 	} {
 		code, stdout, stderr := gpumeter(t, nil, strings.Fields(line)...)

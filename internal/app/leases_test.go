@@ -185,7 +185,16 @@ type scene struct {
 	reachMs  int64
 	longest  int64 // usage event
 	everyMs  bool
+	crowd    bool
 	universe *rapid.Generator[int64]
+}
+
+// newCrowd draws worlds of one instance that is reported on more units than it
+// leases, each for a part of the hour or minute: how much is missing then depends
+// on who reported at the same time as whom.
+func newCrowd(window int64) scene {
+	noon, part := testkit.At("2026-03-01T11:00:00Z"), window/4
+	return scene{reachMs: 3 * window, longest: 3 * part, crowd: true, universe: rapid.Map(rapid.Int64Range(-12, 12), func(k int64) int64 { return noon + k*part })}
 }
 
 func newScene(reachMs, longest int64, everyMs bool) scene {
@@ -200,6 +209,9 @@ func newScene(reachMs, longest int64, everyMs bool) scene {
 }
 
 func (s scene) draw(t *rapid.T) *world {
+	if s.crowd {
+		return s.drawCrowd(t)
+	}
 	w := &world{}
 	// Identities are first stored at different instants, as a stream does.
 	stored := map[int64]bool{}
@@ -238,6 +250,24 @@ func (s scene) draw(t *rapid.T) *world {
 			l.StoredAtNs = storedAt()
 			w.leases = append(w.leases, l)
 		}
+	}
+	return w
+}
+
+func (s scene) drawCrowd(t *rapid.T) *world {
+	begin := testkit.At("2026-03-01T11:00:00Z") - s.reachMs
+	lease := schema.StoredLease{Lease: schema.Lease{
+		Header: schema.Header{Source: "cloud", ID: "l"}, Instance: "i1", AtMs: begin, State: "running", Project: "a", Gpus: schema.Some(rapid.Int64Range(1, 2).Draw(t, "gpus")),
+	}}
+	lease.StoredAtNs = begin * 1e6
+	w := &world{leases: []schema.StoredLease{lease}}
+	for i := range rapid.IntRange(2, 10).Draw(t, "usage events") {
+		e := schema.StoredEvent{Usage: testkit.Usage(rapid.SampledFrom([]string{"GPU-1", "GPU-2", "GPU-3"}).Draw(t, "unit"), "i1", "2026-03-01T00:00:00Z", "2026-03-01T00:00:00Z")}
+		e.ID = fmt.Sprint("u", i)
+		e.StartMs = s.universe.Draw(t, "start")
+		e.EndMs = e.StartMs + s.longest/3*rapid.Int64Range(1, 3).Draw(t, "quarters")
+		e.StoredAtNs = begin*1e6 + int64(i) + 1
+		w.usage = append(w.usage, e)
 	}
 	return w
 }
@@ -351,6 +381,8 @@ func TestLeasesDecideWhatIsAllocated(t *testing.T) {
 		"every millisecond": newScene(900, 700, true),
 		"hours":             newScene(3*schema.HourMs, 2*schema.HourMs, false),
 		"minutes":           newScene(3*schema.MinuteMs, schema.MinuteMs, false),
+		"crowded hours":     newCrowd(schema.HourMs),
+		"crowded minutes":   newCrowd(schema.MinuteMs),
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
