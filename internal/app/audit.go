@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -129,10 +130,14 @@ func (w *watchedIncidents) watch(ctx context.Context, db *clickhouse.DB, every t
 	}
 }
 
-func (w *watchedIncidents) count(kind string) int {
+// count returns how many incidents of a kind are open; NaN before the first look.
+func (w *watchedIncidents) count(kind string) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.byKind[kind])
+	if w.byKind == nil {
+		return math.NaN()
+	}
+	return float64(len(w.byKind[kind]))
 }
 
 // unready are the kinds of incident that make the program unready: what it was
@@ -144,8 +149,12 @@ func (w *watchedIncidents) component() web.Component {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := web.Component{Name: "completeness", Ready: true, Detail: "no open incident"}
-	if w.err != nil {
+	switch {
+	case w.err != nil:
 		c.Ready, c.Detail = false, w.err.Error()
+		return c
+	case w.byKind == nil:
+		c.Ready, c.Detail = false, "nobody has looked for incidents yet"
 		return c
 	}
 	var parts []string
@@ -166,7 +175,7 @@ func (a *app) registerAuditMetrics() {
 	}
 	if a.incidents != nil {
 		for _, kind := range schema.IncidentKinds {
-			gauge("open_incidents", "Incidents that make data incomplete or doubtful.", prometheus.Labels{"kind": kind}, func() float64 { return float64(a.incidents.count(kind)) })
+			gauge("open_incidents", "Incidents that make data incomplete or doubtful.", prometheus.Labels{"kind": kind}, func() float64 { return a.incidents.count(kind) })
 		}
 	}
 	if a.auditor != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -1021,5 +1022,20 @@ func auditTwo(t *testing.T, r *rig) {
 	r.wantOpen("source_gap agent/b#2")
 	if n := r.distinct(); n != 6 {
 		t.Errorf("%d events, want 6", n)
+	}
+}
+
+// Before anybody has looked, it is not known that there is no incident.
+func TestIncidentsAreUnknownAtFirst(t *testing.T) {
+	var w watchedIncidents
+	if c := w.component(); c.Ready || !strings.Contains(c.Detail, "yet") {
+		t.Errorf("before the first look: %+v", c)
+	}
+	if n := w.count(schema.IncidentStorage); !math.IsNaN(n) {
+		t.Errorf("before the first look there are %v incidents", n)
+	}
+	w.byKind = map[string][]schema.Incident{}
+	if c := w.component(); !c.Ready || w.count(schema.IncidentStorage) != 0 {
+		t.Errorf("after a look: %+v", c)
 	}
 }
