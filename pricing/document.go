@@ -18,6 +18,10 @@ type choice interface{ values() []string }
 // Length is a length of time in milliseconds, written as in "60s", "1h" or "30d".
 type Length int64
 
+// Instant is a time in Unix milliseconds, written as a date (00:00 UTC) or in the form
+// of RFC 3339.
+type Instant int64
+
 // read fills the variable that into points to from a node. Structs are mappings with
 // the keys of their yaml tags, of which those with ",required" must be there. What it
 // cannot read it reports, naming the key, and leaves alone.
@@ -35,6 +39,9 @@ func (p *parser) value(n ast.Node, what string, v reflect.Value) {
 		return
 	case **time.Location:
 		*into = p.zone(n, what)
+		return
+	case *Instant:
+		*into = Instant(p.instant(n, what))
 		return
 	}
 	switch v.Kind() {

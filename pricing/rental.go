@@ -22,6 +22,9 @@ type Segment struct {
 	Region   string
 	Model    string
 	Plan     string // such as spot; empty = on demand
+	Tenancy  string
+	DCTier   string
+	Workload string
 	Gpus     int64
 	Evidence string // digest of the lease event that began it
 }
