@@ -1,0 +1,81 @@
+package pricing
+
+import "math/big"
+
+// Unit is what a metered quantity is priced by. A GB is 10^9 bytes and a GiB 2^30:
+// a TiB of transfer costs 10 % more by the one than by the other.
+type Unit string
+
+// Units of bytes, and of bytes kept for a time.
+const (
+	UnitGB       Unit = "GB"
+	UnitGiB      Unit = "GiB"
+	UnitTB       Unit = "TB"
+	UnitTiB      Unit = "TiB"
+	UnitGBHour   Unit = "GB_hour"
+	UnitGiBHour  Unit = "GiB_hour"
+	UnitGBMonth  Unit = "GB_month"  // of 720 h
+	UnitGiBMonth Unit = "GiB_month" // of 720 h
+)
+
+var unitSizes = map[Unit]int64{
+	UnitGB: 1e9, UnitGiB: 1 << 30, UnitTB: 1e12, UnitTiB: 1 << 40,
+	UnitGBHour: 1e9 * 3600, UnitGiBHour: (1 << 30) * 3600, UnitGBMonth: 1e9 * 3600 * 720, UnitGiBMonth: (1 << 30) * 3600 * 720,
+}
+
+func (Unit) values() []string {
+	return []string{string(UnitGB), string(UnitGiB), string(UnitTB), string(UnitTiB), string(UnitGBHour), string(UnitGiBHour), string(UnitGBMonth), string(UnitGiBMonth)}
+}
+
+// MeterPrice is the price of a metered quantity, such as egress_bytes per GB or
+// storage_byte_seconds per GiB_month.
+type MeterPrice struct {
+	Meter string   `yaml:"meter,required"`
+	Per   Unit     `yaml:"per,required"`
+	Price *big.Rat `yaml:"price,required"`
+}
+
+// Cost returns the exact price of a quantity in the meter's own unit: bytes, or
+// bytes times seconds.
+func (m *MeterPrice) Cost(quantity *big.Rat) *big.Rat {
+	x := new(big.Rat).Quo(quantity, big.NewRat(unitSizes[m.Per], 1))
+	return x.Mul(x, m.Price)
+}
+
+// Spread is how far apart prices of the same thing are: (highest - lowest) / highest
+// (F9). It is nil without two prices.
+func Spread(prices []*big.Rat) *big.Rat {
+	if len(prices) < 2 {
+		return nil
+	}
+	low, high := prices[0], prices[0]
+	for _, p := range prices[1:] {
+		if p.Cmp(low) < 0 {
+			low = p
+		}
+		if p.Cmp(high) > 0 {
+			high = p
+		}
+	}
+	if high.Sign() == 0 {
+		return new(big.Rat)
+	}
+	x := new(big.Rat).Sub(high, low)
+	return x.Quo(x, high)
+}
+
+// Quote is a fixed price for a bounded job (M9).
+type Quote struct {
+	ID      string   `yaml:"id,required"`
+	Project string   `yaml:"project,required"`
+	Fee     *big.Rat `yaml:"fee,required"`
+}
+
+// PerHour is what a GPU-hour of the job cost in the end; nil as long as nothing was
+// metered.
+func (q *Quote) PerHour(gpuMs int64) *big.Rat {
+	if gpuMs <= 0 {
+		return nil
+	}
+	return new(big.Rat).Quo(q.Fee, big.NewRat(gpuMs, hourMs))
+}
