@@ -19,8 +19,8 @@ const (
 )
 
 var unitSizes = map[Unit]int64{
-	UnitGB: 1e9, UnitGiB: 1 << 30, UnitTB: 1e12, UnitTiB: 1 << 40,
-	UnitGBHour: 1e9 * 3600, UnitGiBHour: (1 << 30) * 3600, UnitGBMonth: 1e9 * 3600 * 720, UnitGiBMonth: (1 << 30) * 3600 * 720,
+	UnitGB: 1_000_000_000, UnitGiB: 1 << 30, UnitTB: 1_000_000_000_000, UnitTiB: 1 << 40,
+	UnitGBHour: 1_000_000_000 * 3600, UnitGiBHour: (1 << 30) * 3600, UnitGBMonth: 1_000_000_000 * 3600 * 720, UnitGiBMonth: (1 << 30) * 3600 * 720,
 }
 
 func (Unit) values() []string {
