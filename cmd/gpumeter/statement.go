@@ -56,11 +56,15 @@ func (f *periodFlags) query() (url.Values, error) {
 	return q, nil
 }
 
-func (f *periodFlags) path() (string, error) {
-	if _, err := time.Parse("2006-01", f.period); err != nil {
-		return "", usagef("--period: %q is not a month such as 2026-03", oneLine(f.period))
+// periodQuery does so for a command about one period, and says where that is.
+func (f *periodFlags) periodQuery() (path string, q url.Values, err error) {
+	if q, err = f.query(); err != nil {
+		return "", nil, err
 	}
-	return "/api/v1/statements/" + f.period, nil
+	if _, err := time.Parse("2006-01", f.period); err != nil {
+		return "", nil, usagef("--period: %q is not a month such as 2026-03", oneLine(f.period))
+	}
+	return "/api/v1/statements/" + f.period, q, nil
 }
 
 func statementCloseCommand() *cobra.Command {
@@ -81,10 +85,7 @@ func statementCloseCommand() *cobra.Command {
 	fs.StringVar(&request.Reason, "reason", "", "`TEXT` that the statement gives as its reason")
 	fs.StringVar(&request.Override, "override", "", "`REASON` to close before the grace time is over or with open incidents")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		if _, err := f.query(); err != nil {
-			return err
-		}
-		path, err := f.path()
+		path, _, err := f.periodQuery()
 		if err != nil {
 			return err
 		}
@@ -130,11 +131,7 @@ func statementShowCommand() *cobra.Command {
 	cmd.Flags().StringVar(&zone, "zone", "", "IANA time zone of an open month (default: that of the statements, else UTC)")
 	cmd.Flags().StringArrayVar(&by, "by", nil, "`KEYS` of the rows of an open month, separated by commas (default: project)")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		query, err := f.query()
-		if err != nil {
-			return err
-		}
-		path, err := f.path()
+		path, query, err := f.periodQuery()
 		if err != nil {
 			return err
 		}
@@ -184,11 +181,7 @@ func statementDiffCommand() *cobra.Command {
 	f.addPeriod(cmd)
 	cmd.Flags().StringVar(&asOf, "as-of", "", "compare with what was stored by then: RFC 3339, or a date in the statement's zone (default: everything)")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		query, err := f.query()
-		if err != nil {
-			return err
-		}
-		path, err := f.path()
+		path, query, err := f.periodQuery()
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,7 @@ var table = []folder{
 		"schema": language, "aggregator": "the suite that every store of the aggregator has to pass, named for what it drives",
 	}},
 	{"internal/testkit/cmd", nil},
+	{"internal/testkit/process", map[string]string{"internal/engine": "finds its library"}},
 	{"internal/engine/enginetest", map[string]string{"internal/engine": "starts one for a test"}},
 	{"internal/testkit", map[string]string{
 		"schema": language, "internal/clickhouse": "throw-away databases", "internal/jetstream": "in-process streams",
@@ -64,7 +65,7 @@ var table = []folder{
 		"report": "checks a question before it is asked, so that a mistake shows without a server", "web": "types of the answers it reads",
 		"pricing": "checks price files without a server", "internal/engine": "becomes the engine's child process",
 	}},
-	{"test", map[string]string{"schema": language, "internal/app": "runs it", "internal/testkit": "events and streams", "internal/engine": "finds its library"}},
+	{"test", map[string]string{"schema": language, "internal/app": "runs it", "internal/testkit": "events, streams and processes", "internal/engine": "becomes its child process"}},
 }
 
 const every = "the one place that knows everybody"

@@ -174,7 +174,7 @@ func TestStaleAggregator(t *testing.T) {
 	within(t, "the first half is stored", func() bool { return s.status().DirtyMinute == 1 })
 
 	stale := &consumer{dir: t.TempDir()}
-	stale.cmd = command(t, stale.dir, "aggregate", "--data", stale.dir, "--clickhouse", s.db, "--hour-every", "10m")
+	stale.cmd = command(stale.dir, "aggregate", "--data", stale.dir, "--clickhouse", s.db, "--hour-every", "10m")
 	stale.cmd.Env = append(stale.cmd.Env, "GPUMETER_HALT_AT=mid-recompute")
 	if err := stale.cmd.Start(); err != nil {
 		t.Fatal(err)

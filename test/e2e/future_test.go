@@ -205,7 +205,7 @@ func replay(t *testing.T, s *server) {
 // the returned function kills it or the test ends. It halts at the named point.
 func startProgram(t *testing.T, dir, clock, haltAt string) (*server, func()) {
 	t.Helper()
-	cmd := command(t, dir, "up", "--listen", "127.0.0.1:0", "--recompute-every", "100ms", "--hour-every", "300ms", "--batch-age", "50ms", "--ack-wait", ackWait.String())
+	cmd := command(dir, "up", "--listen", "127.0.0.1:0", "--recompute-every", "100ms", "--hour-every", "300ms", "--batch-age", "50ms", "--ack-wait", ackWait.String())
 	cmd.Env = append(cmd.Env, "GPUMETER_CLOCK="+clock, "GPUMETER_HALT_AT="+haltAt)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -44,7 +44,6 @@ func replacement(id, of, actor string, by *schema.Event) *schema.Event {
 // replaces what it is about: in minutes, in hours, as of an earlier instant, after
 // a rebuild, and in the evidence.
 func TestIdentities(t *testing.T) {
-	program(t)
 	s := start(t, app.Options{Prices: file(t, "prices.yaml", onePrice)})
 
 	// A retry with a new arrival time is a new content, and one dated next day too.

@@ -31,16 +31,13 @@ import (
 	"github.com/gpumeter/gpumeter/internal/engine"
 	"github.com/gpumeter/gpumeter/internal/engine/enginetest"
 	"github.com/gpumeter/gpumeter/internal/testkit"
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
 func TestMain(m *testing.M) {
 	enginetest.Child()
-	code := m.Run()
-	if binary.dir != "" {
-		os.RemoveAll(binary.dir)
-	}
-	os.Exit(code)
+	process.Main(m)
 }
 
 // patience bounds every wait for something that must come: long, because a busy
@@ -49,32 +46,6 @@ const patience = 40 * time.Second
 
 // ackWait is short, so that what a killed consumer had is delivered again soon.
 const ackWait = 2 * time.Second
-
-// binary is the program, built once for all tests. Without the race detector, as
-// it is delivered.
-var binary struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-func program(t testing.TB) string {
-	t.Helper()
-	binary.once.Do(func() {
-		if binary.dir, binary.err = os.MkdirTemp("", "gpumeter-e2e-"); binary.err != nil {
-			return
-		}
-		build := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "gpumeter"), "github.com/gpumeter/gpumeter/cmd/gpumeter")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build the program: %w\n%s", err, out)
-		}
-	})
-	if binary.err != nil {
-		t.Fatal(binary.err)
-	}
-	return filepath.Join(binary.dir, "gpumeter")
-}
 
 // server is a running gpumeter, or a part of one, in the test's process.
 type server struct {
@@ -332,7 +303,7 @@ func (s *server) run(args ...string) (code int, stdout, stderr string) {
 
 func runWith(t testing.TB, dir string, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := command(t, dir, args...)
+	cmd := command(dir, args...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
 	if err := cmd.Start(); err != nil {
@@ -348,10 +319,9 @@ func runWith(t testing.TB, dir string, stdin io.Reader, args ...string) (code in
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 
-func command(t testing.TB, dir string, args ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command(program(t), args...)
-	cmd.Env = append(os.Environ(), "GPUMETER_DATA="+dir, "GPUMETER_URL=")
+func command(dir string, args ...string) *exec.Cmd {
+	cmd := process.Command(args...)
+	cmd.Env = append(cmd.Env, "GPUMETER_DATA="+dir, "GPUMETER_URL=")
 	// A test that dies must not leave processes behind.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd

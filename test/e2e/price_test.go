@@ -143,7 +143,7 @@ type consumer struct {
 func startConsumer(t testing.TB, s *server, haltAt string) *consumer {
 	t.Helper()
 	c := &consumer{dir: t.TempDir()}
-	c.cmd = command(t, c.dir, "consume", "--data", c.dir, "--nats", s.nats, "--clickhouse", s.db, "--ack-wait", ackWait.String(), "--batch-age", "50ms")
+	c.cmd = command(c.dir, "consume", "--data", c.dir, "--nats", s.nats, "--clickhouse", s.db, "--ack-wait", ackWait.String(), "--batch-age", "50ms")
 	c.cmd.Env = append(c.cmd.Env, "GPUMETER_HALT_AT="+haltAt)
 	out, err := c.cmd.StdoutPipe()
 	if err == nil {

@@ -60,7 +60,6 @@ func month(t *testing.T, s *server) {
 // What is derived can be thrown away: made anew from the stored events, every byte
 // of every report is the same, however often making it is interrupted.
 func TestRebuild(t *testing.T) {
-	program(t) // built before tables are gone
 	o := app.Options{Data: t.TempDir(), Prices: priceFile(t)}
 	s := start(t, o)
 	month(t, s)
@@ -138,7 +137,7 @@ func interruptRebuild(t *testing.T, s *server, signal syscall.Signal, marks stri
 	t.Helper()
 	for range 10 {
 		var stderr bytes.Buffer
-		cmd := command(t, s.dir, "rebuild")
+		cmd := command(s.dir, "rebuild")
 		cmd.Stderr = &stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -173,7 +172,7 @@ func rebuildAlone(t *testing.T, data, before string, restart func() *server) {
 	t.Helper()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		var stdout, stderr bytes.Buffer
-		cmd := command(t, data, "rebuild")
+		cmd := command(data, "rebuild")
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -208,7 +207,7 @@ func TestInterruptedIngest(t *testing.T) {
 	for n := range all {
 		lines = append(lines, minute(n+1))
 	}
-	cmd := command(t, s.dir, "ingest", "-")
+	cmd := command(s.dir, "ingest", "-")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	in, err := cmd.StdinPipe()
@@ -249,7 +248,7 @@ func TestInterruptedIngest(t *testing.T) {
 	// All at once, and interrupted right away, some times over; then to the end.
 	path := file(t, "events.jsonl", strings.Join(lines, "\n"))
 	for n := range 3 {
-		cmd := command(t, s.dir, "ingest", path)
+		cmd := command(s.dir, "ingest", path)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		if err := cmd.Start(); err != nil {
@@ -273,7 +272,7 @@ func TestInterruptedIngest(t *testing.T) {
 func TestInterruptedProgram(t *testing.T) {
 	dir := t.TempDir()
 	up := func() (*exec.Cmd, *server, *bytes.Buffer) {
-		cmd := command(t, dir, "up", "--listen", "127.0.0.1:0", "--recompute-every", "100ms", "--hour-every", "300ms", "--batch-age", "50ms",
+		cmd := command(dir, "up", "--listen", "127.0.0.1:0", "--recompute-every", "100ms", "--hour-every", "300ms", "--batch-age", "50ms",
 			"--prices", file(t, "prices.yaml", onePrice))
 		out, err := cmd.StdoutPipe()
 		var stderr bytes.Buffer

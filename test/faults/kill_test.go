@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
 // Whoever dies, wherever in settling or recomputing a batch: after a restart of
@@ -46,7 +48,7 @@ func (c *cluster) killAt(t *testing.T, l *load, point, victim string) {
 	if victim == "engine" {
 		// The worker lives and the stream does not lose its acknowledgements: it
 		// has to come out right without any message being delivered again.
-		work = func(t testing.TB, at string) *process { return c.consumeWaiting(t, at, "1m") }
+		work = func(t testing.TB, at string) *process.Process { return c.consumeWaiting(t, at, "1m") }
 	}
 	at := point + ":2" // the first batch has gone well
 	if slices.Contains([]string{"mid-recompute", "recompute-before-clear", "hours-put"}, point) {
@@ -62,15 +64,15 @@ func (c *cluster) killAt(t *testing.T, l *load, point, victim string) {
 
 	switch victim {
 	case "worker":
-		worker.kill()
+		worker.Kill()
 		work(t, "")
 	case "engine":
-		c.engine.kill()
+		c.engine.Kill()
 		c.startEngine()
 		time.Sleep(othersFirst)
 		c.letGo()
 	case "broker":
-		c.broker.kill()
+		c.broker.Kill()
 		c.startBroker()
 		time.Sleep(othersFirst)
 		c.letGo()
@@ -78,9 +80,9 @@ func (c *cluster) killAt(t *testing.T, l *load, point, victim string) {
 	c.publishPart(t, l, 2)
 	c.settled(t, false)
 	c.checkAll(t, l, 3, asOf)
-	for _, p := range []*process{worker, colleague, c.serve} {
-		if !p.alive() && (p != worker || victim != "worker") {
-			t.Errorf("%s did not survive the death of the %s", p.name, victim)
+	for _, p := range []*process.Process{worker, colleague, c.serve} {
+		if !p.Alive() && (p != worker || victim != "worker") {
+			t.Errorf("%s did not survive the death of the %s", p.Name, victim)
 		}
 	}
 }
@@ -104,7 +106,7 @@ func (c *cluster) rebuild(t *testing.T, loads []*load) {
 	}
 	aggregator := c.aggregate(t, "")
 	c.settled(t, true)
-	aggregator.stop()
+	must(t, aggregator.Stop())
 	c.checkAll(t, all, 3, time.Time{})
 	hourly := func() []byte {
 		return asOfField.ReplaceAll(c.report(t, all, "spend", "--by", "unit,hour"), nil)

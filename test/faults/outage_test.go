@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -34,7 +35,7 @@ func TestClickHouseDown(t *testing.T) {
 	c.settled(t, true)
 	await(t, "it is ready", func() error { return ready(c.url) })
 
-	c.engine.kill()
+	c.engine.Kill()
 	down := time.Now()
 	c.publishPart(t, l, 1)
 	floor := c.ackFloor(t)
@@ -78,7 +79,7 @@ func TestClickHouseDown(t *testing.T) {
 		}
 		return nil
 	})
-	if !up.alive() || !c.serve.alive() {
+	if !up.Alive() || !c.serve.Alive() {
 		t.Error("not everybody survived")
 	}
 }
@@ -206,24 +207,24 @@ func TestNATSDown(t *testing.T) {
 	var exporter exporter
 	server := httptest.NewServer(&exporter)
 	defer server.Close()
-	agent := func() *process {
+	agent := func() *process.Process {
 		return start(t, nil, "agent", "--data", c.dir, "--scrape", server.URL, "--source", source,
 			"--instance", "i-1", "--project", "p-1", "--sample-every", sampleEvery.String(), "--emit-every", "1s")
 	}
 	first := agent()
 	c.awaitEvents(t, source, time.Now().Add(2*time.Second))
 
-	c.broker.kill()
+	c.broker.Kill()
 	down := time.Now()
 	time.Sleep(outage / 2)
-	first.kill()
+	first.Kill()
 	second := agent()
 	time.Sleep(time.Until(down.Add(outage)))
 	up := time.Now()
 	c.startBroker()
 
 	c.awaitEvents(t, source, up.Add(3*time.Second))
-	second.stop()
+	must(t, second.Stop())
 	c.settled(t, true)
 	events := c.sourceEvents(t, source)
 	units := c.checkSource(t, events)
@@ -257,24 +258,24 @@ func TestNATSDownForTenMinutes(t *testing.T) {
 	c := newCluster(t)
 	c.consume(t, "")
 	c.aggregate(t, "")
-	c.broker.kill()
-	agent := func() *process {
+	c.broker.Kill()
+	agent := func() *process.Process {
 		return start(t, nil, "agent", "--data", c.dir, "--simulate", "1", "--simulate-history", "10m", "--sample-every", "5s", "--emit-every", "10s")
 	}
-	agent().kill()
+	agent().Kill()
 	second := agent()
 	// The first may have died before it noted anything: then the ten minutes are
 	// those of the second.
 	begin := time.Now()
 	time.Sleep(2 * time.Second)
-	second.kill()
+	second.Kill()
 	third := agent()
 	caughtUp := time.Now()
 	time.Sleep(2 * time.Second)
 	c.startBroker()
 
 	c.awaitEvents(t, "", caughtUp)
-	third.stop()
+	must(t, third.Stop())
 	c.settled(t, true)
 	events := c.sourceEvents(t, "")
 	full := 0

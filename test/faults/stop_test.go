@@ -24,7 +24,7 @@ func TestConsumerStopped(t *testing.T) {
 			asOf := instant()
 			zombie := c.consume(t, tt.point+":2")
 			c.awaitHalted(t)
-			zombie.signal(syscall.SIGSTOP)
+			must(t, zombie.Signal(syscall.SIGSTOP))
 			c.letGo()
 
 			other := c.consume(t, "")
@@ -32,10 +32,10 @@ func TestConsumerStopped(t *testing.T) {
 			c.settled(t, false)
 			c.checkAll(t, l, 2, asOf)
 			// It works alone from here on, and begins with its old batch.
-			other.stop()
+			must(t, other.Stop())
 			before := c.insertsOr0(t, tt.table)
 
-			zombie.signal(syscall.SIGCONT)
+			must(t, zombie.Signal(syscall.SIGCONT))
 			c.publishPart(t, l, 2)
 			if tt.table != "" {
 				await(t, "the stopped consumer writes late", func() error {
@@ -47,7 +47,7 @@ func TestConsumerStopped(t *testing.T) {
 			}
 			c.settled(t, true)
 			c.checkAll(t, l, 3, asOf)
-			if !zombie.alive() {
+			if !zombie.Alive() {
 				t.Error("the stopped consumer did not survive")
 			}
 		})
@@ -73,17 +73,17 @@ func TestAggregatorStopped(t *testing.T) {
 	c.stored(t)
 	zombie := c.aggregate(t, "mid-recompute")
 	c.awaitHalted(t)
-	zombie.signal(syscall.SIGSTOP)
+	must(t, zombie.Signal(syscall.SIGSTOP))
 	c.letGo()
 
 	c.publishPart(t, l, 1)
 	other := c.aggregate(t, "")
 	c.settled(t, true)
 	c.checkAll(t, l, 2, time.Time{})
-	other.stop()
+	must(t, other.Stop())
 	before := c.inserts(t, "usage_minute")
 
-	zombie.signal(syscall.SIGCONT)
+	must(t, zombie.Signal(syscall.SIGCONT))
 	await(t, "the stopped aggregator writes late", func() error {
 		if now := c.inserts(t, "usage_minute"); now <= before {
 			return fmt.Errorf("%d inserts into usage_minute", now)
@@ -101,7 +101,7 @@ func TestAggregatorStopped(t *testing.T) {
 	}
 	c.settled(t, true)
 	c.checkAll(t, l, 3, time.Time{})
-	if !zombie.alive() {
+	if !zombie.Alive() {
 		t.Error("the stopped aggregator did not survive")
 	}
 }

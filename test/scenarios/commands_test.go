@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -25,11 +25,11 @@ import (
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"pending":   cmdPending,
 	"start":     cmdStart,
-	"down":      on(func(_ *world, p *process) error { return p.stop() }),
-	"crash":     on(func(_ *world, p *process) error { p.kill(); return nil }),
-	"pause":     on(func(_ *world, p *process) error { return p.signal(syscall.SIGSTOP) }),
-	"resume":    on(func(_ *world, p *process) error { return p.signal(syscall.SIGCONT) }),
-	"restart":   on(func(w *world, p *process) error { return errors.Join(p.stop(), w.again(p)) }),
+	"down":      on((*process.Process).Stop),
+	"crash":     on(func(p *process.Process) error { p.Kill(); return nil }),
+	"pause":     on(func(p *process.Process) error { return p.Signal(syscall.SIGSTOP) }),
+	"resume":    on(func(p *process.Process) error { return p.Signal(syscall.SIGCONT) }),
+	"restart":   on((*process.Process).Restart),
 	"halted":    plain(0, cmdHalted),
 	"release":   plain(0, func(_ *testscript.TestScript, w *world, _ []string) error { return w.file("go") }),
 	"clock":     plain(1, func(_ *testscript.TestScript, w *world, args []string) error { return w.setClock(args[0]) }),
@@ -67,7 +67,7 @@ func plain(n int, f func(ts *testscript.TestScript, w *world, args []string) err
 }
 
 // on is a command about one or more running parts; without a name, about up.
-func on(f func(w *world, p *process) error) func(*testscript.TestScript, bool, []string) {
+func on(f func(p *process.Process) error) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		if neg {
 			ts.Fatalf("this command cannot be negated")
@@ -79,7 +79,7 @@ func on(f func(w *world, p *process) error) func(*testscript.TestScript, bool, [
 		for _, name := range args {
 			p, err := w.running(name)
 			ts.Check(err)
-			ts.Check(f(w, p))
+			ts.Check(f(p))
 		}
 	}
 }
@@ -103,12 +103,12 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	if err == nil {
-		ts.Fatalf("%s started, and it should have refused to", p.name)
+		ts.Fatalf("%s started, and it should have refused to", p.Name)
 	}
-	if p == nil || p.alive() {
+	if p == nil || p.Alive() {
 		ts.Fatalf("%v", err)
 	}
-	fmt.Fprint(ts.Stderr(), p.out.String())
+	fmt.Fprint(ts.Stderr(), p.Said())
 }
 
 func (w *world) file(name string) error {
@@ -116,7 +116,7 @@ func (w *world) file(name string) error {
 }
 
 func cmdHalted(_ *testscript.TestScript, w *world, _ []string) error {
-	return within("a process halts", func() error {
+	return process.Await(patience, "a process halts", func() error {
 		_, err := os.Stat(filepath.Join(w.dir, "halted"))
 		return err
 	})
@@ -128,8 +128,8 @@ func cmdPrices(ts *testscript.TestScript, w *world, args []string) error {
 		return err
 	}
 	for name, p := range w.procs {
-		if part, _, _ := strings.Cut(name, ":"); parts[part].prices && p.alive() {
-			if err := errors.Join(p.stop(), w.again(p)); err != nil {
+		if part, _, _ := strings.Cut(name, ":"); parts[part].prices && p.Alive() {
+			if err := p.Restart(); err != nil {
 				return err
 			}
 		}
@@ -246,14 +246,14 @@ func cmdPublish(ts *testscript.TestScript, w *world, args []string) error {
 }
 
 func cmdSettle(_ *testscript.TestScript, w *world, _ []string) error {
-	err := within("everything is settled", func() error {
+	err := process.Await(patience, "everything is settled", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return w.settled(ctx)
 	})
 	if err != nil {
 		for name, p := range w.procs {
-			err = fmt.Errorf("%w\n%s said:\n%s", err, name, p.out.String())
+			err = fmt.Errorf("%w\n%s said:\n%s", err, name, p.Said())
 		}
 	}
 	return err
@@ -268,9 +268,10 @@ func (w *world) run(ts *testscript.TestScript, stdin []byte, args ...string) (st
 		}
 		args = append(args, "--url", url)
 	}
-	cmd := exec.Command(program, args...)
+	cmd := process.Command(args...)
 	var out, errs bytes.Buffer
-	cmd.Env, cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.environ(), ts.MkAbs("."), bytes.NewReader(stdin), &out, &errs
+	cmd.Env = append(cmd.Env, w.environ()...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), bytes.NewReader(stdin), &out, &errs
 	if err := cmd.Start(); err != nil {
 		return "", "", err
 	}
@@ -327,7 +328,7 @@ func cmdReady(ts *testscript.TestScript, neg bool, _ []string) {
 		want = http.StatusServiceUnavailable
 	}
 	var body []byte
-	err := within(fmt.Sprintf("/readyz gives %d", want), func() error {
+	err := process.Await(patience, fmt.Sprintf("/readyz gives %d", want), func() error {
 		var code int
 		var err error
 		code, body, err = w.fetch("/readyz")
@@ -358,7 +359,7 @@ func cmdQuery(ts *testscript.TestScript, w *world, args []string) error {
 	if len(args) == 1 {
 		err = ask()
 	} else {
-		err = within("the answer to "+args[0]+" is "+args[2], ask)
+		err = process.Await(patience, "the answer to "+args[0]+" is "+args[2], ask)
 	}
 	fmt.Fprint(ts.Stdout(), text)
 	return err

@@ -2,50 +2,16 @@ package scenarios_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/gpumeter/gpumeter/internal/engine"
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
-var (
-	program string // the binary under test
-	library string // of the embedded ClickHouse
+var update = flag.Bool("update", false, "write docs/exactness.md anew")
 
-	update = flag.Bool("update", false, "write docs/exactness.md anew")
-)
-
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	flag.Parse()
-	dir, err := os.MkdirTemp("", "gpumeter-scenarios-")
-	if err != nil {
-		return fail(err)
-	}
-	defer os.RemoveAll(dir)
-	if library, err = engine.Find(""); err != nil {
-		return fail(err)
-	}
-	// Without the race detector, as it is delivered.
-	program = filepath.Join(dir, "gpumeter")
-	build := exec.Command("go", "build", "-o", program, "github.com/gpumeter/gpumeter/cmd/gpumeter")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fail(fmt.Errorf("build the program: %w\n%s", err, out))
-	}
-	return m.Run()
-}
-
-func fail(err error) int {
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
+func TestMain(m *testing.M) { process.Main(m) }
 
 // TestScenarios runs every file of this folder, two at a time on two cores, each
 // in a database, a stream and a time of its own.

@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
+
+// patience bounds every wait for something that must come. A scenario uses it up
+// only when it fails.
+const patience = 2 * time.Minute
 
 // defaultPrices is the price of metering.md: 3.60 USD per GPU-hour, which is
 // 1,000 micro-dollars per GPU-second.
@@ -32,29 +36,20 @@ type sharedEngine struct{ base string } // http://host:port
 
 func startShared(t *testing.T) *sharedEngine {
 	t.Helper()
-	port, err := freePort()
+	ports, err := process.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := launch("the shared engine", append(os.Environ(), "GPUMETER_ENGINE_LIB="+library),
-		"engine", "--data", t.TempDir(), "--engine-http-port", strconv.Itoa(port))
-	if err != nil {
+	dir := t.TempDir()
+	p := &process.Process{
+		Name: "the shared engine", Args: []string{"engine", "--data", dir, "--engine-http-port", ports[0]},
+		Log: filepath.Join(dir, "log"), Patience: patience,
+	}
+	t.Cleanup(p.Kill)
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.kill)
-	return &sharedEngine{base: "http://127.0.0.1:" + strconv.Itoa(port)}
-}
-
-// freePort picks a port below the range that systems take the ports of outgoing
-// connections from, so that nobody takes it while its server is down.
-func freePort() (int, error) {
-	for range 100 {
-		port := 23_000 + rand.IntN(7_000)
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("no free port")
+	return &sharedEngine{base: "http://127.0.0.1:" + ports[0]}
 }
 
 // world is what one scenario has for itself.
@@ -64,8 +59,8 @@ type world struct {
 	dsn                  string // of the database
 	shared               *sharedEngine
 	broker               string // URL of a separate broker
-	natsPort, enginePort int
-	procs                map[string]*process
+	natsPort, enginePort string
+	procs                map[string]*process.Process
 	use                  string // the server that is asked; empty: the newest
 	newest               string
 	last                 []byte // JSON of the last answer
@@ -75,15 +70,14 @@ type worldKey struct{}
 
 func newWorld(e *testscript.Env, shared *sharedEngine) (err error) {
 	base := filepath.Join(e.WorkDir, ".world")
-	w := &world{
-		t: e.T(), shared: shared, procs: map[string]*process{},
-		dir: filepath.Join(base, "data"), clock: filepath.Join(base, "clock"), prices: filepath.Join(base, "prices.yaml"),
-	}
-	if w.natsPort, err = freePort(); err == nil {
-		w.enginePort, err = freePort()
-	}
+	ports, err := process.FreePorts(2)
 	if err != nil {
 		return err
+	}
+	w := &world{
+		t: e.T(), shared: shared, procs: map[string]*process.Process{},
+		dir: filepath.Join(base, "data"), clock: filepath.Join(base, "clock"), prices: filepath.Join(base, "prices.yaml"),
+		natsPort: ports[0], enginePort: ports[1],
 	}
 	database := "s" + strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -94,7 +88,7 @@ func newWorld(e *testscript.Env, shared *sharedEngine) (err error) {
 	w.dsn = shared.base + "/" + database
 	e.Defer(func() {
 		for _, p := range w.procs {
-			p.kill()
+			p.Kill()
 		}
 		if strings.HasPrefix(w.dsn, shared.base) {
 			_, _ = w.sql("DROP DATABASE IF EXISTS " + database + " SYNC")
@@ -122,9 +116,9 @@ func newWorld(e *testscript.Env, shared *sharedEngine) (err error) {
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
 
-// environ is the environment of the scenario's processes.
+// environ is what the scenario's processes have in their environment.
 func (w *world) environ(more ...string) []string {
-	return append(append(os.Environ(), "GPUMETER_ENGINE_LIB="+library, "GPUMETER_DATA="+w.dir, "GPUMETER_URL=", "GPUMETER_CLOCK="+w.clock), more...)
+	return append([]string{"GPUMETER_DATA=" + w.dir, "GPUMETER_URL=", "GPUMETER_CLOCK=" + w.clock}, more...)
 }
 
 // setClock makes it that time now for all processes of the scenario.
@@ -162,7 +156,7 @@ var parts = map[string]struct {
 
 // start starts a part. Words of the form halt=POINT, engine=own and NAME=VALUE
 // (an environment variable) come before or between the flags.
-func (w *world) start(words []string) (*process, error) {
+func (w *world) start(words []string) (*process.Process, error) {
 	part, name := "up", "up"
 	if len(words) > 0 {
 		kind, _, _ := strings.Cut(words[0], ":")
@@ -170,7 +164,7 @@ func (w *world) start(words []string) (*process, error) {
 			part, name, words = kind, words[0], words[1:]
 		}
 	}
-	if p := w.procs[name]; p != nil && p.alive() {
+	if p := w.procs[name]; p != nil && p.Alive() {
 		return nil, fmt.Errorf("%s runs already", name)
 	}
 	kind := parts[part]
@@ -186,10 +180,10 @@ func (w *world) start(words []string) (*process, error) {
 	}
 	switch part {
 	case "broker":
-		args = append(args, "--nats-listen", "127.0.0.1:"+strconv.Itoa(w.natsPort))
+		args = append(args, "--nats-listen", "127.0.0.1:"+w.natsPort)
 	case "engine":
-		args = append(args, "--engine-http-port", strconv.Itoa(w.enginePort))
-		w.dsn = "http://127.0.0.1:" + strconv.Itoa(w.enginePort) + "/gpumeter"
+		args = append(args, "--engine-http-port", w.enginePort)
+		w.dsn = "http://127.0.0.1:" + w.enginePort + "/gpumeter"
 	}
 	own := false
 	for _, word := range words {
@@ -211,18 +205,15 @@ func (w *world) start(words []string) (*process, error) {
 		// First, so that a scenario can name another one.
 		args = append([]string{part, "--clickhouse", w.dsn}, args[1:]...)
 	}
-	p, err := launch(name, w.environ(env...), args...)
-	if p == nil {
-		return nil, err
-	}
+	p := &process.Process{Name: name, Args: args, Env: w.environ(env...), Log: filepath.Join(filepath.Dir(w.dir), name+".log"), Patience: patience}
 	w.procs[name] = p
-	if err != nil {
+	if err := p.Start(); err != nil {
 		return p, err
 	}
 	if part == "broker" {
-		w.broker = p.nats
+		w.broker = address(p, ofBroker)
 	}
-	if p.http != "" {
+	if address(p, ofServer) != "" {
 		w.newest = name
 	}
 	if own {
@@ -231,13 +222,17 @@ func (w *world) start(words []string) (*process, error) {
 	return p, nil
 }
 
-// again starts a part as it was started before.
-func (w *world) again(old *process) error {
-	p, err := launch(old.name, old.env, old.args...)
-	if p != nil {
-		w.procs[old.name] = p
+var (
+	ofServer = regexp.MustCompile(`ready: +(http://\S+)`)
+	ofBroker = regexp.MustCompile(` nats (\S+)`)
+)
+
+// address is where a part says that it answers; empty when it does not.
+func address(p *process.Process, pattern *regexp.Regexp) string {
+	if found := pattern.FindStringSubmatch(p.Ready()); found != nil {
+		return found[1]
 	}
-	return err
+	return ""
 }
 
 func (w *world) endpoints() (e map[string]string) {
@@ -248,9 +243,9 @@ func (w *world) endpoints() (e map[string]string) {
 }
 
 // running returns a process that was started and has not been ended.
-func (w *world) running(name string) (*process, error) {
+func (w *world) running(name string) (*process.Process, error) {
 	p := w.procs[name]
-	if p == nil || !p.alive() {
+	if p == nil || !p.Alive() {
 		return nil, fmt.Errorf("%s does not run", name)
 	}
 	return p, nil
@@ -266,17 +261,18 @@ func (w *world) server() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.http == "" {
+	url := address(p, ofServer)
+	if url == "" {
 		return "", fmt.Errorf("%s answers no questions", name)
 	}
-	return p.http, nil
+	return url, nil
 }
 
 // fetch asks the server and returns its answer, whatever the status.
 func (w *world) fetch(path string) (status int, body []byte, err error) {
 	base, err := w.server()
 	if err != nil {
-		return 0, nil, final{err}
+		return 0, nil, process.Final{Err: err}
 	}
 	res, err := (&http.Client{Timeout: patience}).Get(base + path)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
 // The caps. What the engine's server may allocate is a setting; its process has
@@ -35,9 +35,8 @@ func full() bool { return os.Getenv("GPUMETER_SIZE") == "full" }
 
 // program is a running gpumeter up.
 type program struct {
+	process.Process
 	t      *testing.T
-	cmd    *exec.Cmd
-	bin    string
 	http   string
 	db     string
 	engine int // process
@@ -51,71 +50,46 @@ prices:
   - {model: A100, per_gpu_hour: "10.80"}
 `
 
+func TestMain(m *testing.M) { process.Main(m) }
+
 func start(t *testing.T) *program {
 	t.Helper()
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "gpumeter")
-	build := exec.Command("go", "build", "-o", bin, "github.com/gpumeter/gpumeter/cmd/gpumeter")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the program: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "prices.yaml"), []byte(prices), 0o644); err != nil {
+	list, data := filepath.Join(dir, "prices.yaml"), filepath.Join(dir, "data")
+	if err := os.WriteFile(list, []byte(prices), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	data := filepath.Join(dir, "data")
-	p := &program{t: t, bin: bin, cmd: exec.Command(bin, "up", "--data", data, "--listen", "127.0.0.1:0", "--prices", filepath.Join(dir, "prices.yaml"),
-		"--engine-memory", strconv.Itoa(engineMemory), "--hour-every", "1s")}
-	p.cmd.Stderr = t.Output()
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p := &program{t: t, Process: process.Process{
+		Name: "up", Log: filepath.Join(dir, "log"), Patience: 2 * time.Minute,
+		Args: []string{"up", "--data", data, "--listen", "127.0.0.1:0", "--prices", list, "--engine-memory", strconv.Itoa(engineMemory), "--hour-every", "1s"},
+	}}
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		_ = p.cmd.Wait()
-	})
-	p.within(2*time.Minute, "the program is ready", func() bool {
-		b, err := os.ReadFile(filepath.Join(data, "endpoints.json"))
-		var e struct{ HTTP, ClickHouse string }
-		if err != nil || json.Unmarshal(b, &e) != nil || e.HTTP == "" || e.ClickHouse == "" {
-			return false
+		if err := p.Stop(); err != nil {
+			t.Error(err)
 		}
-		p.http, p.db = e.HTTP, e.ClickHouse
-		return true
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the program said:\n%s", p.Said())
+		}
 	})
-	p.engine = child(t, p.cmd.Process.Pid)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ HTTP, ClickHouse string }
+	b, err := os.ReadFile(filepath.Join(data, "endpoints.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err != nil || e.HTTP == "" || e.ClickHouse == "" {
+		t.Fatalf("endpoints %s: %v", b, err)
+	}
+	p.http, p.db = e.HTTP, e.ClickHouse
+	for _, child := range process.Children(p.Pid()) { // the engine is the largest
+		if memory(child, "VmRSS:") > memory(p.engine, "VmRSS:") {
+			p.engine = child
+		}
+	}
 	return p
-}
-
-func (p *program) within(patience time.Duration, what string, holds func() bool) {
-	p.t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			p.t.Fatalf("waited %s in vain until %s", patience, what)
-		}
-	}
-}
-
-// child returns the largest child of a process: the engine.
-func child(t *testing.T, parent int) (pid int) {
-	t.Helper()
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	most := int64(-1)
-	for _, file := range files {
-		b, _ := os.ReadFile(file)
-		_, rest, _ := strings.Cut(string(b), ") ")
-		if f := strings.Fields(rest); len(f) > 2 && f[1] == strconv.Itoa(parent) {
-			id, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			if rss := memory(id, "VmRSS:"); rss > most {
-				pid, most = id, rss
-			}
-		}
-	}
-	if pid == 0 {
-		t.Fatal("the program has no engine")
-	}
-	return pid
 }
 
 // memory reads a line of a process's status, in bytes; 0 where there is none.
@@ -133,13 +107,12 @@ func memory(pid int, line string) int64 {
 // that is beyond the caps.
 func (p *program) peaks(what string, begin time.Time) {
 	p.t.Helper()
-	pid := p.cmd.Process.Pid
-	program, engine := memory(pid, "VmHWM:"), memory(p.engine, "VmHWM:")
+	program, engine := memory(p.Pid(), "VmHWM:"), memory(p.engine, "VmHWM:")
 	p.t.Logf("%-40s %8s  program %4d MiB, engine %4d MiB", what, time.Since(begin).Round(time.Millisecond), program>>20, engine>>20)
 	if program == 0 || engine == 0 || program > programCap || engine > engineCap {
 		p.t.Errorf("%s: beyond the caps of %d and %d MiB, or not measured", what, programCap>>20, engineCap>>20)
 	}
-	for _, id := range []int{pid, p.engine} {
+	for _, id := range []int{p.Pid(), p.engine} {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", id), []byte("5"), 0)
 	}
 }
@@ -165,7 +138,7 @@ func (p *program) request(method, address string, body io.Reader) []byte {
 // command runs a command of the program against the running one.
 func (p *program) command(args ...string) []byte {
 	p.t.Helper()
-	cmd := exec.Command(p.bin, append(args, "--url", p.http)...)
+	cmd := process.Command(append(args, "--url", p.http)...)
 	cmd.Stderr = p.t.Output()
 	out, err := cmd.Output()
 	if err != nil {
@@ -191,17 +164,23 @@ func (p *program) settled() {
 	if full() {
 		patience = 40 * time.Minute
 	}
-	p.within(patience, "all is summed up", func() bool {
+	err := process.Await(patience, "all is summed up", func() error {
 		var st struct {
 			Minutes int `json:"dirty_minutes"`
 			Hours   int `json:"dirty_hours"`
 			Error   string
 		}
 		if err := json.Unmarshal(p.request(http.MethodGet, p.http+"/api/v1/status", nil), &st); err != nil {
-			p.t.Fatal(err)
+			return err
 		}
-		return st.Minutes+st.Hours == 0 && st.Error == ""
+		if st.Minutes+st.Hours != 0 || st.Error != "" {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
 	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 type figures struct {

@@ -8,14 +8,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -387,7 +386,7 @@ func (c *checker) final(ctx context.Context, round int) error {
 		return err
 	}
 	for _, name := range []string{"aggregate-1", "aggregate-2"} {
-		if err := c.p.processes[name].end(); err != nil {
+		if err := c.p.parts[name].Stop(); err != nil {
 			return err
 		}
 	}
@@ -424,8 +423,8 @@ func (c *checker) reports(from, to int64) (list []string, err error) {
 
 // run runs a command of the program to its end.
 func (p *pipeline) run(args ...string) (string, error) {
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), "GPUMETER_ENGINE_LIB="+library, "GPUMETER_CLOCK="+p.clock.path)
+	cmd := process.Command(args...)
+	cmd.Env = append(cmd.Env, "GPUMETER_CLOCK="+p.clock.path)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
 // disk is a file system of its own for one part of the pipeline, so that it can be
@@ -14,10 +16,6 @@ type disk struct {
 	mounted bool
 }
 
-// mntDetach is MNT_DETACH of Linux: gone from the tree at once, and really gone
-// when the last user is.
-const mntDetach = 2
-
 const diskBytes = 8 << 30 // memory is only taken by what is written
 
 func newDisk(path string) (*disk, error) {
@@ -27,7 +25,7 @@ func newDisk(path string) (*disk, error) {
 	d := &disk{path: path}
 	d.mounted = mountTmpfs(path, 0, diskBytes) == nil
 	if d.mounted {
-		reaper.note("+", "mount", path)
+		process.Mounted(path)
 	}
 	return d, nil
 }
@@ -63,12 +61,8 @@ func (d *disk) remove(keep bool) error {
 			return fmt.Errorf("keep %s: %w", d.path, err)
 		}
 	}
-	if err := syscall.Unmount(d.path, mntDetach); err != nil {
-		return fmt.Errorf("unmount %s: %w", d.path, err)
-	}
-	reaper.note("-", "mount", d.path)
-	if !keep {
-		return nil
+	if err := process.Unmount(d.path); err != nil || !keep {
+		return err
 	}
 	if err := os.Remove(d.path); err != nil {
 		return err

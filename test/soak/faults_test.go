@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
 // fault is something that goes wrong during a storm. Its kind, its target and its
@@ -128,9 +130,9 @@ func (p *pipeline) storm(faults []fault, happened func(f fault, note string), be
 				halting.Lock()
 				defer halting.Unlock()
 			}
-			part := p.processes[f.target]
-			part.mu.Lock()
-			defer part.mu.Unlock()
+			part := p.parts[f.target]
+			part.Lock()
+			defer part.Unlock()
 			note, err := p.happen(part, f)
 			happened(f, note)
 			if err != nil {
@@ -143,31 +145,28 @@ func (p *pipeline) storm(faults []fault, happened func(f fault, note string), be
 }
 
 // happen makes one fault happen and undoes it.
-func (p *pipeline) happen(part *process, f fault) (note string, err error) {
-	if !part.alive() {
-		return "", fmt.Errorf("%s is not there, and nobody killed it: %v", part.name, part.cmd.ProcessState)
+func (p *pipeline) happen(part *part, f fault) (note string, err error) {
+	if !part.Alive() {
+		return "", fmt.Errorf("%s is not there, and nobody killed it:\n%s", part.Name, part.Said())
 	}
 	switch f.kind {
 	case faultKill:
-		part.kill()
+		part.Kill()
 		time.Sleep(f.lasts)
-		return "", part.restart()
+		return "", part.Start()
 	case faultRestart:
-		if err := part.end(); err != nil {
+		if err := part.Stop(); err != nil {
 			return "", err
 		}
 		time.Sleep(f.lasts)
-		return "", part.restart()
+		return "", part.Start()
 	case faultStop:
-		part.signal(syscall.SIGSTOP)
-		time.Sleep(f.lasts)
-		part.signal(syscall.SIGCONT)
-		return "", nil
+		return "", part.pause(f.lasts)
 	case faultSlow:
 		for end := time.Now().Add(f.lasts); time.Now().Before(end); {
-			part.signal(syscall.SIGSTOP)
-			time.Sleep(60 * time.Millisecond)
-			part.signal(syscall.SIGCONT)
+			if err := part.pause(60 * time.Millisecond); err != nil {
+				return "", err
+			}
 			time.Sleep(40 * time.Millisecond)
 		}
 		return "", nil
@@ -177,7 +176,14 @@ func (p *pipeline) happen(part *process, f fault) (note string, err error) {
 	return p.halt(part, f)
 }
 
-func (p *pipeline) fullDisk(part *process, f fault) (note string, err error) {
+// pause stops the part and lets it go on after a while.
+func (p *part) pause(d time.Duration) error {
+	err := p.Signal(syscall.SIGSTOP)
+	time.Sleep(d)
+	return errors.Join(err, p.Signal(syscall.SIGCONT))
+}
+
+func (p *pipeline) fullDisk(part *part, f fault) (note string, err error) {
 	d := p.disks[f.target]
 	if !d.mounted {
 		return "left out: no right to mount", nil
@@ -194,32 +200,32 @@ func (p *pipeline) fullDisk(part *process, f fault) (note string, err error) {
 	}
 	// JetStream shuts itself down for good when it cannot write. Its operator has to
 	// start it again.
-	part.kill()
-	return "", part.restart()
+	part.Kill()
+	return "", part.Start()
 }
 
 // halt lets a worker get to a point of its work and stop there.
-func (p *pipeline) halt(part *process, f fault) (note string, err error) {
+func (p *pipeline) halt(part *part, f fault) (note string, err error) {
 	halted, letGo := filepath.Join(p.dir, "halted"), filepath.Join(p.dir, "go")
 	for _, file := range []string{halted, letGo} {
 		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
 			return "", err
 		}
 	}
-	part.kill()
-	if err := part.start("GPUMETER_HALT_AT=" + f.point); err != nil {
+	part.Kill()
+	if err := part.Launch("GPUMETER_HALT_AT=" + f.point); err != nil {
 		return "", err
 	}
 	there := func() error { _, err := os.Stat(halted); return err }
-	if await(8*time.Second, "it halts", there) != nil {
+	if process.Await(8*time.Second, "it halts", there) != nil {
 		// Its colleague has all the work, or what it needs is away.
-		part.kill()
-		return "did not get there", part.restart()
+		part.Kill()
+		return "did not get there", part.Start()
 	}
 	time.Sleep(f.lasts)
 	if f.goOn {
 		return "", os.WriteFile(letGo, nil, 0o644)
 	}
-	part.kill()
-	return "", part.restart()
+	part.Kill()
+	return "", part.Start()
 }

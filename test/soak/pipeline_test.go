@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,12 +18,24 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/gpumeter/gpumeter/internal/jetstream"
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
+
+// patience bounds every wait for something that must happen. It is only used up
+// when a test fails, or when the machine is very busy.
+const patience = 5 * time.Minute
+
+// part is a process that has one fault at a time: whoever makes one happen holds
+// the lock.
+type part struct {
+	sync.Mutex
+	process.Process
+}
 
 // pipeline is all parts as separate processes over one data directory.
 type pipeline struct {
 	dir       string
-	processes map[string]*process
+	parts     map[string]*part
 	disks     map[string]*disk
 	clock     *clock
 	url       string // of the server
@@ -49,7 +59,7 @@ var workers = []string{"consume-1", "consume-2", "aggregate-1", "aggregate-2", "
 var agents = []string{"agent", "simulate"}
 
 func newPipeline(dir, exporterURL string) (*pipeline, error) {
-	p := &pipeline{dir: dir, processes: map[string]*process{}, disks: map[string]*disk{}, client: http.Client{Timeout: patience}}
+	p := &pipeline{dir: dir, parts: map[string]*part{}, disks: map[string]*disk{}, client: http.Client{Timeout: patience}}
 	for name, sub := range map[string]string{"broker": "nats", "engine": "clickhouse", "agent": "agent"} {
 		d, err := newDisk(filepath.Join(dir, sub))
 		if err != nil {
@@ -65,7 +75,11 @@ func newPipeline(dir, exporterURL string) (*pipeline, error) {
 	if err := os.WriteFile(prices, []byte(priceList), 0o644); err != nil {
 		return p, err
 	}
-	broker, engine, server := freePort(), freePort(), freePort()
+	ports, err := process.FreePorts(3)
+	if err != nil {
+		return p, err
+	}
+	broker, engine, server := ports[0], ports[1], ports[2]
 	p.natsURL = "nats://127.0.0.1:" + broker
 	p.url = "http://127.0.0.1:" + server
 	p.dbURL = "http://127.0.0.1:" + engine
@@ -93,22 +107,24 @@ func (p *pipeline) add(name string, args ...string) {
 	if len(args) < 2 || args[1] != "--data" {
 		args = append(args, "--data", p.dir)
 	}
-	p.processes[name] = &process{name: name, args: args, env: []string{"GPUMETER_CLOCK=" + p.clock.path}, log: filepath.Join(p.dir, name+".log")}
+	p.parts[name] = &part{Process: process.Process{
+		Name: name, Args: args, Env: []string{"GPUMETER_CLOCK=" + p.clock.path}, Log: filepath.Join(p.dir, name+".log"), Patience: patience,
+	}}
 }
 
 // startAll starts those that do not run and waits until they are ready.
 func (p *pipeline) startAll(names ...string) error {
 	var faults []error
 	for _, name := range names {
-		if part := p.processes[name]; !part.alive() {
-			faults = append(faults, part.start())
+		if part := p.parts[name]; !part.Alive() {
+			faults = append(faults, part.Launch())
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
 	for _, name := range names {
-		faults = append(faults, p.processes[name].awaitReady())
+		faults = append(faults, p.parts[name].AwaitReady())
 	}
 	return errors.Join(faults...)
 }
@@ -125,7 +141,7 @@ func (p *pipeline) connect() error {
 	p.publisher, err = jetstream.NewPublisher(nc)
 	if err == nil {
 		p.publisher.Timeout = 5 * time.Second
-		err = await(patience, "connected to NATS", func() error {
+		err = process.Await(patience, "connected to NATS", func() error {
 			if nc.Status() != nats.CONNECTED {
 				return errors.New(nc.Status().String())
 			}
@@ -144,8 +160,8 @@ func (p *pipeline) close(keep bool) error {
 	for _, f := range p.closers {
 		f()
 	}
-	for _, part := range p.processes {
-		part.kill()
+	for _, part := range p.parts {
+		part.Kill()
 	}
 	var faults []error
 	for _, d := range p.disks {
@@ -160,8 +176,8 @@ func (p *pipeline) close(keep bool) error {
 // panicked looks through what the parts said. One that crashed while it was to be
 // killed anyway would not be missed otherwise.
 func (p *pipeline) panicked() error {
-	for _, name := range sortedKeys(p.processes) {
-		text, err := os.ReadFile(p.processes[name].log)
+	for _, name := range sortedKeys(p.parts) {
+		text, err := os.ReadFile(p.parts[name].Log)
 		if err != nil {
 			return err
 		}
@@ -172,19 +188,6 @@ func (p *pipeline) panicked() error {
 		}
 	}
 	return nil
-}
-
-// freePort picks a port below the range that systems take the ports of outgoing
-// connections from: one of that range could be taken by a client while the server
-// that owns it is down. Ports are no part of what a seed decides.
-func freePort() string {
-	for {
-		port := strconv.Itoa(23_000 + rand.IntN(8_000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
 }
 
 // query asks ClickHouse directly, past the program.
@@ -199,11 +202,11 @@ func (p *pipeline) query(ctx context.Context, sql string) (string, error) {
 // ask asks the server when all is calm: then it has to answer, but a busy machine
 // may take it longer than it gives itself.
 func (p *pipeline) ask(ctx context.Context, path string) (text string, err error) {
-	err = await(patience, "the server answers", func() (err error) {
+	err = process.Await(patience, "the server answers", func() (err error) {
 		text, err = p.get(ctx, path)
 		var refused *statusError
 		if errors.As(err, &refused) && refused.code < 500 {
-			return final{err}
+			return process.Final{Err: err}
 		}
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -74,7 +75,7 @@ func (p *pipeline) offer(ctx context.Context, s *shipment, list []schema.Event, 
 			count.messages.Add(int64(len(messages)))
 			return nil
 		}
-		var end final
+		var end process.Final
 		if errors.As(err, &end) || ctx.Err() != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (p *pipeline) offerOnce(ctx context.Context, f form, messages []schema.Mess
 	for _, r := range receipts {
 		var refused *schema.Error
 		if errors.As(r.Err, &refused) {
-			return final{r.Err}
+			return process.Final{Err: r.Err}
 		}
 		if r.Err != nil {
 			return r.Err
@@ -118,7 +119,7 @@ func (p *pipeline) post(ctx context.Context, body []byte) error {
 	_, err = p.do(req)
 	var refused *statusError
 	if errors.As(err, &refused) && refused.code < 500 {
-		return final{fmt.Errorf("events refused for good: %w", err)}
+		return process.Final{Err: fmt.Errorf("events refused for good: %w", err)}
 	}
 	return err
 }

@@ -191,13 +191,13 @@ func (s *soak) watch(ctx context.Context, end func()) error {
 // killed was started again, and nobody ends by himself. Agents stop for that long,
 // because they never run out of something to send.
 func (s *soak) calm(ctx context.Context) error {
-	for _, name := range sortedKeys(s.p.processes) {
-		if !s.p.processes[name].alive() {
-			return fmt.Errorf("%s ended, and nobody killed it: %v", name, s.p.processes[name].cmd.ProcessState)
+	for _, name := range sortedKeys(s.p.parts) {
+		if part := s.p.parts[name]; !part.Alive() {
+			return fmt.Errorf("%s ended, and nobody killed it:\n%s", name, part.Said())
 		}
 	}
 	for _, name := range agents {
-		if err := s.p.processes[name].end(); err != nil {
+		if err := s.p.parts[name].Stop(); err != nil {
 			return err
 		}
 	}

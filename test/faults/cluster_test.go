@@ -4,19 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,137 +20,32 @@ import (
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/internal/jetstream"
 	"github.com/gpumeter/gpumeter/internal/testkit"
+	"github.com/gpumeter/gpumeter/internal/testkit/process"
 )
 
 // patience bounds every wait for something that must happen. It is only used up
 // when a test fails.
 const patience = 90 * time.Second
 
-// process is one running part of the pipeline.
-type process struct {
-	t    testing.TB
-	name string
-	cmd  *exec.Cmd
-	out  *output
-	done chan struct{}
-}
-
-// output keeps what a process says.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// launch starts the program and does not wait for it to be ready.
-func launch(t testing.TB, env []string, args ...string) *process {
+// start starts the program and returns when it says that it is ready.
+func start(t testing.TB, env []string, args ...string) *process.Process {
 	t.Helper()
-	p := &process{t: t, name: args[0], cmd: exec.Command(program, args...), out: &output{}, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), append(env, engineLibrary())...)
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	// A group of its own: Ctrl-C is for the test, whose cleanup ends the rest.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	p := &process.Process{Name: args[0], Args: args, Env: env, Log: filepath.Join(t.TempDir(), "log"), Patience: patience}
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", p.Name, p.Said())
+		}
+	})
+	must(t, p.Start())
+	return p
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(reaper, "+%d\n", p.pid())
-	go func() {
-		_ = p.cmd.Wait()
-		fmt.Fprintf(reaper, "-%d\n", p.pid())
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("%s said:\n%s", p.name, tail(p.out.String(), 6000))
-		}
-	})
-	return p
-}
-
-func engineLibrary() string { return "GPUMETER_ENGINE_LIB=" + library }
-
-// start starts the program and returns when it says that it is ready.
-func start(t testing.TB, env []string, args ...string) *process {
-	t.Helper()
-	p := launch(t, env, args...)
-	p.awaitReady()
-	return p
-}
-
-func (p *process) awaitReady() {
-	p.t.Helper()
-	await(p.t, p.name+" is ready", func() error {
-		if strings.Contains(p.out.String(), "gpumeter is ready") {
-			return nil
-		}
-		select {
-		case <-p.done:
-			p.t.Fatalf("%s ended: %v\n%s", p.name, p.cmd.ProcessState, tail(p.out.String(), 6000))
-		default:
-		}
-		return errors.New("not yet")
-	})
-}
-
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-func (p *process) alive() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
-
-// kill ends the process at once, an engine's child with it, as a machine that
-// loses power would.
-func (p *process) kill() {
-	if !p.alive() {
-		return
-	}
-	list := append([]int{p.pid()}, children(p.pid())...)
-	for _, pid := range list {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	<-p.done
-}
-
-// stop asks the process to end, and waits until it has.
-func (p *process) stop() {
-	p.t.Helper()
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(patience):
-		p.t.Fatalf("%s does not stop", p.name)
-	}
-}
-
-func (p *process) signal(s syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatalf("%v to %s: %v", s, p.name, err)
-	}
-}
-
-func tail(s string, n int) string {
-	if len(s) > n {
-		return "..." + s[len(s)-n:]
-	}
-	return s
 }
 
 // await waits until what returns nil, and says why it did not.
@@ -167,15 +56,7 @@ func await(t testing.TB, what string, f func() error) {
 
 func awaitFor(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(25 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v until %s: %v", limit, what, err)
-		}
-	}
+	must(t, process.Await(limit, what, f))
 }
 
 // cluster is a pipeline of separate processes over one data directory.
@@ -183,10 +64,10 @@ type cluster struct {
 	t                 testing.TB
 	dir, prices       string
 	natsAddr, natsURL string
-	enginePort        int
+	enginePort        string
 	dsn, url          string
-	broker, engine    *process
-	serve             *process
+	broker, engine    *process.Process
+	serve             *process.Process
 	nc                *nats.Conn
 	js                natsjs.JetStream
 	publisher         *jetstream.Publisher
@@ -197,7 +78,9 @@ type cluster struct {
 // and aggregators are started by the tests.
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), natsAddr: "127.0.0.1:" + strconv.Itoa(freePort(t)), enginePort: freePort(t)}
+	ports, err := process.FreePorts(2)
+	must(t, err)
+	c := &cluster{t: t, dir: t.TempDir(), natsAddr: "127.0.0.1:" + ports[0], enginePort: ports[1]}
 	c.prices = filepath.Join(c.dir, "prices.yaml")
 	if err := os.WriteFile(c.prices, []byte(priceList), 0o644); err != nil {
 		t.Fatal(err)
@@ -214,8 +97,8 @@ func newCluster(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	c.url, c.natsURL, c.dsn = e.HTTP, e.NATS, e.ClickHouse
-	if !strings.Contains(e.NATS, c.natsAddr) || !strings.Contains(e.ClickHouse, strconv.Itoa(c.enginePort)) {
-		t.Fatalf("endpoints %+v, want NATS on %s and ClickHouse on port %d", e, c.natsAddr, c.enginePort)
+	if !strings.Contains(e.NATS, c.natsAddr) || !strings.Contains(e.ClickHouse, c.enginePort) {
+		t.Fatalf("endpoints %+v, want NATS on %s and ClickHouse on port %s", e, c.natsAddr, c.enginePort)
 	}
 	if c.nc, err = jetstream.Connect(c.natsURL, "faults", testkit.Logger(t)); err != nil {
 		t.Fatal(err)
@@ -234,22 +117,6 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
-// freePort picks a port below the range that systems take the ports of outgoing
-// connections from. One of that range could be taken by a client while the
-// server that owns it is down.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 15_000 + rand.IntN(8_000)
-		if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
 func (c *cluster) startBroker() {
 	c.t.Helper()
 	c.broker = start(c.t, nil, "broker", "--data", c.dir, "--nats-listen", c.natsAddr)
@@ -257,23 +124,23 @@ func (c *cluster) startBroker() {
 
 func (c *cluster) startEngine() {
 	c.t.Helper()
-	c.engine = start(c.t, nil, "engine", "--data", c.dir, "--engine-http-port", strconv.Itoa(c.enginePort))
+	c.engine = start(c.t, nil, "engine", "--data", c.dir, "--engine-http-port", c.enginePort)
 }
 
 // Small batches, so that a case has several, and a short wait for what a dead
 // consumer had.
-func (c *cluster) consume(t testing.TB, haltAt string) *process {
+func (c *cluster) consume(t testing.TB, haltAt string) *process.Process {
 	t.Helper()
 	return c.consumeWaiting(t, haltAt, "2s")
 }
 
-func (c *cluster) consumeWaiting(t testing.TB, haltAt, ackWait string) *process {
+func (c *cluster) consumeWaiting(t testing.TB, haltAt, ackWait string) *process.Process {
 	t.Helper()
 	return start(t, c.halt(haltAt), "consume", "--data", c.dir, "--batch-rows", "150", "--batch-age", "150ms", "--ack-wait", ackWait)
 }
 
 // Hours are summed up soon, so that both grains of usage take part.
-func (c *cluster) aggregate(t testing.TB, haltAt string) *process {
+func (c *cluster) aggregate(t testing.TB, haltAt string) *process.Process {
 	t.Helper()
 	return start(t, c.halt(haltAt), "aggregate", "--data", c.dir, "--recompute-every", "100ms", "--hour-every", "1s")
 }
@@ -393,8 +260,7 @@ func (c *cluster) inserts(t testing.TB, table string) int64 {
 // run runs a command of the program to its end.
 func run(t testing.TB, args ...string) []byte {
 	t.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), engineLibrary())
+	cmd := process.Command(args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
