@@ -101,11 +101,16 @@ func (p *Process) Said() string {
 }
 
 func (p *Process) read() string {
-	text, err := os.ReadFile(p.Log)
+	log, err := os.Open(p.Log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(text[p.from:])
+	defer log.Close()
+	text, err := io.ReadAll(io.NewSectionReader(log, p.from, 1<<40))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // Pid is that of the present life.
