@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -16,6 +17,11 @@ import (
 
 // requestTimeout bounds one request from its headers to its answer.
 const requestTimeout = 60 * time.Second
+
+// ReportTimeout bounds a report, an explanation or a statement instead. As of an
+// instant, a month of ten million events is computed from all of them, which takes two
+// cores about a minute.
+const ReportTimeout = 5 * time.Minute
 
 // CloseTimeout bounds the closing of a period instead: it computes the month, and
 // what has changed in the months closed before, from every event, and cannot be
@@ -28,8 +34,12 @@ const writeMargin = 15 * time.Second
 const statementsPath = "/api/v1/statements"
 
 func timeoutOf(r *http.Request) time.Duration {
-	if r.Method == http.MethodPost && r.URL.Path == statementsPath {
+	is := func(prefix string) bool { return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, prefix) }
+	switch {
+	case r.Method == http.MethodPost && r.URL.Path == statementsPath:
 		return CloseTimeout
+	case is("/api/v1/reports/"), is("/api/v1/explain"), is(statementsPath + "/"):
+		return ReportTimeout
 	}
 	return requestTimeout
 }

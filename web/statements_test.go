@@ -134,3 +134,24 @@ func TestClosingMayTakeLong(t *testing.T) {
 		t.Errorf("a list has %v", s.had)
 	}
 }
+
+// What computes figures has longer than what looks something up.
+func TestTimeouts(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		want         time.Duration
+	}{
+		{http.MethodGet, "/api/v1/reports/spend", ReportTimeout},
+		{http.MethodGet, "/api/v1/explain", ReportTimeout},
+		{http.MethodGet, statementsPath + "/2026-03/diff", ReportTimeout},
+		{http.MethodPost, statementsPath, CloseTimeout},
+		{http.MethodGet, statementsPath, requestTimeout},
+		{http.MethodPost, "/api/v1/reports/spend", requestTimeout},
+		{http.MethodPost, "/api/v1/events", requestTimeout},
+		{http.MethodGet, "/readyz", requestTimeout},
+	} {
+		if got := timeoutOf(httptest.NewRequest(c.method, c.path, nil)); got != c.want {
+			t.Errorf("%s %s has %v, want %v", c.method, c.path, got, c.want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ const (
 	defaultData    = "./data"
 	envData        = "GPUMETER_DATA"
 	envURL         = "GPUMETER_URL"
-	requestTimeout = 90 * time.Second // longer than the server gives itself, as the next
+	requestTimeout = web.ReportTimeout + 30*time.Second // longer than the server gives itself, as the next
 	closeTimeout   = web.CloseTimeout + 30*time.Second
 	maxAnswerBytes = 64 << 20 // of an answer that is read into memory
 )
