@@ -241,13 +241,12 @@ func (o *oracle) rounded(row []int) []int {
 func (o *oracle) refund(r *Rental, first int64, seconds []second, runs [][]int) {
 	spot := o.profile.Spot
 	for n := range runs {
-		begin, end, length := runs[n][0], 0, 0
-		for i := range seconds {
-			if seconds[i].run == n {
-				end = i
-				length++
-			}
+		begin := runs[n][0]
+		end := begin
+		for end+1 < len(seconds) && seconds[end+1].run == n {
+			end++
 		}
+		length := end - begin + 1
 		if !interruptedAt(r, first+int64(end)+1) || seconds[end].segment.Plan != "spot" || spot.Within > 0 && length >= int(spot.Within/1000) {
 			continue
 		}

@@ -29,7 +29,8 @@ type Segment struct {
 	Evidence string // digest of the lease event that began it
 }
 
-// Charge is a line of a bill: so much of a rental, at one price, in one settlement.
+// Charge is a line of a bill: so much of a rental, at one price, in one settlement. A
+// line that is not billed has an amount in none, and may span several.
 //
 // Times are of the instance; amounts are for all of its GPUs. BillableMs = MeteredMs
 // - ExcludedMs + MinimumMs + RoundingMs.
