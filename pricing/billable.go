@@ -59,16 +59,13 @@ type Billed struct {
 //
 // The minimum is applied first and rounding then, both before a run is cut: a run
 // that is cut at midnight has one minimum. What they add lies behind the end of the
-// run, so it goes to the last piece; a run that is rounded per settlement has the
-// rounding of each at the end of each. So a cut that is not a settlement boundary
-// never changes a total.
+// run, so it goes to the last piece, and what rounding takes away is taken from the
+// end; a run that is rounded per settlement has the rounding of each at the end of
+// each. So a cut that is not a settlement boundary never changes a total.
 func (r *TimeRule) Bill(runs []Span, cuts []int64) []Billed {
 	var list []Billed
+	var ends []int // of what is rounded at once
 	for n, run := range runs {
-		minimum := int64(0)
-		if r.MinimumPer == PerStart {
-			minimum = max(0, r.MinimumMs-run.Ms())
-		}
 		settled := []Span{run}
 		if r.Settle != "" {
 			settled = Cut(run.FromMs, run.ToMs, r.Settle.Boundaries(run.FromMs, run.ToMs, r.Zone))
@@ -77,22 +74,21 @@ func (r *TimeRule) Bill(runs []Span, cuts []int64) []Billed {
 			for _, piece := range Cut(s.FromMs, s.ToMs, cuts, r.days(s)) {
 				list = append(list, Billed{Span: piece, BilledMs: piece.Ms(), Run: n})
 			}
-			last := &list[len(list)-1]
-			whole := s.Ms()
-			if i == len(settled)-1 {
-				last.raise(minimum)
-				whole += minimum
-				if r.Per != PerSettlement {
-					whole = run.Ms() + minimum
-				}
-			}
 			if r.Per == PerSettlement || i == len(settled)-1 {
-				last.round(r.rounded(whole) - whole)
+				ends = append(ends, len(list))
 			}
+		}
+		if r.MinimumPer == PerStart {
+			list[len(list)-1].raise(r.MinimumMs - run.Ms())
 		}
 	}
 	if r.MinimumPer == PerDay {
 		r.daily(list)
+	}
+	from := 0
+	for _, end := range ends {
+		r.round(list[from:end])
+		from = end
 	}
 	return list
 }
@@ -112,9 +108,18 @@ func (b *Billed) raise(ms int64) {
 	}
 }
 
-func (b *Billed) round(ms int64) {
-	b.RoundingMs += ms
-	b.BilledMs += ms
+// round rounds pieces as one. What is cut off is cut off at the end, and no piece is
+// left with less than nothing.
+func (r *TimeRule) round(list []Billed) {
+	whole := Total(list)
+	change := r.rounded(whole) - whole
+	for i := len(list) - 1; i >= 0 && change != 0; i-- {
+		b := &list[i]
+		ms := max(change, -b.BilledMs)
+		b.RoundingMs += ms
+		b.BilledMs += ms
+		change -= ms
+	}
 }
 
 func (r *TimeRule) rounded(ms int64) int64 {

@@ -65,6 +65,10 @@ func TestBill(t *testing.T) {
 			"10:00:00-10:10:00 600s\n12:00:00-12:20:00 1200s\n23:00:00-00:00:00 3600s\n00:00:00-00:30:00 3600s (minimum 1800s, rounding 0s)\n"},
 		"rounded down": {TimeRule{Granularity: minute, Rounding: RoundDown}, []Span{{day("10:00:00"), day("10:01:50")}}, []int64{day("10:01:00")},
 			"10:00:00-10:01:00 60s\n10:01:00-10:01:50 0s (minimum 0s, rounding -50s)\n"},
+		"rounded down by more than the last piece has": {TimeRule{Granularity: minute, Rounding: RoundDown}, []Span{{day("10:00:00"), day("10:01:50")}}, []int64{day("10:01:45")},
+			"10:00:00-10:01:45 60s (minimum 0s, rounding -45s)\n10:01:45-10:01:50 0s (minimum 0s, rounding -5s)\n"},
+		"a minimum per day comes before rounding, too": {TimeRule{MinimumMs: 90_000, MinimumPer: PerDay, Granularity: minute, Rounding: RoundUp}, []Span{{day("10:00:00"), day("10:00:30")}}, nil,
+			"10:00:00-10:00:30 120s (minimum 60s, rounding 30s)\n"},
 	} {
 		c.rule.Zone = time.UTC
 		if got := billedText(c.rule.Bill(c.runs, c.cuts)); got != c.want {
@@ -158,6 +162,8 @@ func TestCalendar(t *testing.T) {
 		{EveryDay, "America/New_York", "2026-03-07T05:00:00Z", "2026-03-10T12:00:00Z", []string{"2026-03-08T05:00:00Z", "2026-03-09T04:00:00Z", "2026-03-10T04:00:00Z"}},
 		{EveryDay, "Africa/Cairo", "2026-04-23T00:00:00Z", "2026-04-25T00:00:00Z", []string{"2026-04-23T22:00:00Z", "2026-04-24T21:00:00Z"}}, // midnight is skipped
 		{EveryHour, "Australia/Lord_Howe", "2026-04-04T14:10:00Z", "2026-04-04T17:00:00Z", []string{"2026-04-04T15:30:00Z", "2026-04-04T16:30:00Z"}},
+		{EveryHour, "Australia/Lord_Howe", "2026-10-03T14:10:00Z", "2026-10-03T17:00:00Z", []string{"2026-10-03T14:30:00Z", "2026-10-03T15:30:00Z", "2026-10-03T16:00:00Z"}}, // and hour 2 has 30 minutes
+		{EveryDay, "Pacific/Apia", "2011-12-29T11:00:00Z", "2012-01-01T00:00:00Z", []string{"2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"}},                                 // there was no 30 December
 		{EveryMonth, "Asia/Shanghai", "2026-01-15T00:00:00Z", "2026-03-01T00:00:00Z", []string{"2026-01-31T16:00:00Z", "2026-02-28T16:00:00Z"}},
 	} {
 		var got []string

@@ -34,10 +34,12 @@ func (e Every) next(ms int64, zone *time.Location) int64 {
 	y, m, d := t.Date()
 	switch e {
 	case EveryHour:
-		// Clock hours in real time: where clocks change by half an hour, an hour is
-		// that much shorter or longer.
+		// Clock hours in real time: where clocks change by half an hour, the hour that
+		// they go back in is that much longer, and the one that they go forward into
+		// that much shorter.
+		hour := t.Hour()
 		for at := ms - ms%quarterMs + quarterMs; ; at += quarterMs {
-			if time.UnixMilli(at).In(zone).Minute() == 0 {
+			if now := time.UnixMilli(at).In(zone); now.Minute() == 0 || now.Hour() != hour {
 				return at
 			}
 		}
@@ -53,15 +55,21 @@ func (e Every) next(ms int64, zone *time.Location) int64 {
 const quarterMs = 15 * 60 * 1000
 
 // startOfDay is the first instant of a date. Where midnight does not exist, because
-// clocks go forward over it, the date begins when they have.
+// clocks go forward over it, the date begins when they have; a date that a zone left
+// out begins with the next one.
 func startOfDay(y int, m time.Month, d int, zone *time.Location) int64 {
 	t := time.Date(y, m, d, 0, 0, 0, 0, zone)
 	want := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 	// time.Date resolves a midnight that is skipped to an instant of the day before.
-	for t.Day() != want.Day() || t.Month() != want.Month() {
+	for dateOf(t).Before(want) {
 		t = t.Add(15 * time.Minute)
 	}
 	return t.UnixMilli()
+}
+
+func dateOf(t time.Time) time.Time {
+	y, m, d := t.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
 // AddMonths returns the instant n months after an anchor, at the same time of day

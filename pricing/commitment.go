@@ -170,6 +170,9 @@ func without(r *Rental, taken []Use) *Rental {
 	next := 0
 	for i := range r.Segments {
 		s := r.Segments[i]
+		if s.Ms() == 0 { // an interruption may be a moment
+			rest.Segments = append(rest.Segments, s)
+		}
 		for _, piece := range Cut(s.FromMs, s.ToMs, cuts) {
 			part := s
 			part.Span = piece

@@ -44,6 +44,17 @@ func TestBaseAndBurst(t *testing.T) {
 	}
 }
 
+// What covers an instance does not hide that the platform took it back.
+func TestCoverKeepsMoments(t *testing.T) {
+	r := lease(PlanSpot, 2, "running 08:00:00", "interrupted 08:30:00", "released 08:30:00", "released 09:00:00")
+	c := &Commitment{Model: "m", Gpus: 1, Span: Span{r.Segments[0].FromMs, r.Segments[0].FromMs + dayMs}, Term: TermDay, Price: rat("24")}
+	rest := c.Cover([]*Rental{r}, running, time.UTC).Rest[0]
+	tariff := &Tariff{Profile: profileOf(t, "spot: {refund: run}\n"), Book: mustParse(t, "currency: CNY\nprices: [{model: m, per_gpu_hour: 35}]")}
+	if got, want := chargesText(tariff.Rate(rest)), "running 08:00:00-08:30:00 1800s-1800+0+0=0 0.000000 -> 0.000000 the platform took the instance back\n"; got != want {
+		t.Errorf("%swant\n%s", got, want)
+	}
+}
+
 // At every hour a commitment covers as much as it has, in its order; used and unused
 // add up to what was bought; and what is covered is not there to be paid for again.
 func TestCoverKeepsItsSums(t *testing.T) {

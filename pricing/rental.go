@@ -29,7 +29,8 @@ type Segment struct {
 	Evidence string // digest of the lease event that began it
 }
 
-// Charge is a line of a bill: so much of a rental, at one price, in one settlement.
+// Charge is a line of a bill: so much of a rental, at one price, in one settlement. A
+// line that is not billed has an amount in none, and may span several.
 //
 // Times are of the instance; amounts are for all of its GPUs. BillableMs = MeteredMs
 // - ExcludedMs + MinimumMs + RoundingMs.
@@ -134,17 +135,24 @@ func (r *run) at(ms int64) *Segment {
 
 func (t *Tariff) runs(r *Rental) []run {
 	var runs []run
+	open := false // the last run, until billing stops, be it for no time at all
 	for i := range r.Segments {
 		s := &r.Segments[i]
 		n := len(runs)
+		follows := n > 0 && runs[n-1].ToMs == s.FromMs
 		switch billed := t.Profile.Billed.Bills(s.State); {
-		case billed && n > 0 && runs[n-1].ToMs == s.FromMs:
+		case billed && s.Ms() == 0:
+		case billed && open && follows:
 			runs[n-1].ToMs = s.ToMs
 			runs[n-1].segments = append(runs[n-1].segments, s)
-		case billed && s.Ms() > 0:
+		case billed:
 			runs = append(runs, run{Span: s.Span, segments: []*Segment{s}, freeFromMs: Forever})
-		case s.State == "interrupted" && n > 0 && runs[n-1].ToMs == s.FromMs:
-			t.refund(&runs[n-1])
+			open = true
+		default:
+			open = false
+			if s.State == "interrupted" && follows {
+				t.refund(&runs[n-1])
+			}
 		}
 	}
 	return runs
@@ -232,7 +240,11 @@ func (r *Rounding) divide(list []Charge) {
 	sum := new(big.Rat)
 	var priced []*Charge
 	for i := range list {
-		if c := &list[i]; c.Cost != nil {
+		switch c := &list[i]; {
+		case c.Cost == nil:
+		case c.Cost.Sign() == 0:
+			c.Billed = new(big.Rat) // no digit of the others' amount is its
+		default:
 			sum.Add(sum, c.Cost)
 			priced = append(priced, c)
 		}
