@@ -94,7 +94,7 @@ func (c *checker) world() (from, to int64) {
 // during checks what holds at any time, however much is still under way. What
 // cannot be reached is not checked.
 func (c *checker) during(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	from, to := c.world()
 	q := question{kind: "usage", from: from, to: to, by: []string{"unit"}, zone: "UTC"}
