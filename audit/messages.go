@@ -154,7 +154,7 @@ func (p *pass) examine(ctx context.Context, sequences []uint64) (*examined, erro
 				r.numbers = learn(r.numbers, p.numberOf(&x, d))
 			}
 		}
-		found, err := p.o.Store.Stored(ctx, list)
+		found, err := p.stored(ctx, list)
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +165,34 @@ func (p *pass) examine(ctx context.Context, sequences []uint64) (*examined, erro
 		}
 	}
 	return r, nil
+}
+
+// stored says what is in storage. An event that came before its time is in quarantine
+// until it is released.
+func (p *pass) stored(ctx context.Context, list []schema.Expected) ([]bool, error) {
+	found, err := p.o.Store.Stored(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	var held []schema.Expected
+	var at []int
+	for i := range list {
+		if x := &list[i]; !found[i] && x.Event != nil {
+			held = append(held, schema.Expected{Tenant: x.Tenant, Subject: x.Subject, Raw: schema.EncodeEvent(x.Event)})
+			at = append(at, i)
+		}
+	}
+	if len(held) == 0 {
+		return found, nil
+	}
+	waiting, err := p.o.Store.Stored(ctx, held)
+	if err != nil {
+		return nil, err
+	}
+	for i, ok := range waiting {
+		found[at[i]] = ok
+	}
+	return found, nil
 }
 
 // numberOf makes a run of one number of an event that was read back.
@@ -190,7 +218,7 @@ func Expect(d *schema.Delivery) []schema.Expected {
 	}
 	var list []schema.Expected
 	event := func(e *schema.Event) {
-		x := schema.Expected{Tenant: address.Tenant, Event: e}
+		x := schema.Expected{Tenant: address.Tenant, Event: e, Subject: d.Subject}
 		if e.Header().Source != address.Source {
 			x = schema.Expected{Tenant: address.Tenant, Subject: d.Subject, Raw: schema.EncodeEvent(e)}
 		}

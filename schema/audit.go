@@ -57,6 +57,6 @@ type TenantHour struct {
 type Expected struct {
 	Tenant  string
 	Event   *Event // nil for a quarantined part
-	Subject string // of a quarantined part
+	Subject string // that the message came on
 	Raw     []byte // the bytes of a quarantined part
 }

@@ -290,7 +290,7 @@ func (r *rig) distinct() int64 {
 func TestAuditor(t *testing.T) {
 	e := testkit.Engine(t)
 	for name, f := range map[string]func(*testing.T, *rig){
-		"complete": auditComplete, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
+		"complete": auditComplete, "held": auditHeld, "stream hole": auditStreamHole, "stream hole after the proof": auditLateHole, "part of a message": auditPart,
 		"source gap": auditSourceGap, "silent": auditSilent, "conflict": auditConflict, "derived": auditDerived,
 		"part of a gap": auditPartOfGap, "lost to age": auditLost, "hole of an old epoch": auditOldHole, "storage": auditStorage, "meanwhile": auditMeanwhile,
 		"tail lost, floor above": auditTailFloorAbove, "tail lost, sequences used again": auditTailReused,
@@ -331,6 +331,22 @@ func auditComplete(t *testing.T, r *rig) {
 	if v := r.auditor.Status().Verified; v != 8 {
 		t.Errorf("verified up to %d without a proof, want 8", v)
 	}
+}
+
+// An event that waits for its time is in quarantine and nowhere else, and that is
+// where it has to be, however the auditor comes to look at its message.
+func auditHeld(t *testing.T, r *rig) {
+	r.consume()
+	ahead := minuteAt("agent/ahead", 1, r.clock.Now().UnixMilli()+schema.HourMs)
+	r.publish(messageOf(ahead))
+	r.settled()
+	for range 3 {
+		r.pass() // samples read every message back
+		r.wantOpen()
+	}
+	r.exec("TRUNCATE TABLE quarantine")
+	r.pass()
+	r.wantOpen(r.holeKey("1"))
 }
 
 // holeKey is the key of a hole of the rig's stream.

@@ -322,9 +322,20 @@ func (s *Subscription) Look(ctx context.Context) error {
 		return fmt.Errorf("backlog of %s: %w", s.o.Durable, err)
 	}
 	info := c.CachedInfo()
-	s.pending.Store(int64(info.NumPending))
+	waiting := int64(info.NumPending)
+	if waiting == 0 {
+		// The server counts a message for its consumers a moment after it has
+		// confirmed it to its publisher. How far the stream goes is known at once.
+		stream, err := s.js.Stream(ctx, StreamName)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", StreamName, err)
+		}
+		state := stream.CachedInfo().State
+		waiting = max(0, int64(state.LastSeq)-max(int64(info.Delivered.Stream), int64(state.FirstSeq)-1))
+	}
+	s.pending.Store(waiting)
 	s.unsettled.Store(int64(info.NumAckPending))
-	if info.NumPending == 0 && info.NumAckPending == 0 {
+	if waiting == 0 && info.NumAckPending == 0 {
 		s.idle.Store(s.o.Clock.Now().UnixNano())
 	}
 	return s.watchEpoch(ctx)

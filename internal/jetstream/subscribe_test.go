@@ -351,3 +351,24 @@ func TestAckAllLosesWhatAnotherProcessHolds(t *testing.T) {
 		}
 	})
 }
+
+// What was confirmed to its publisher waits from that moment on, whatever the server
+// has told its consumers.
+func TestBacklogSeesWhatWasPublished(t *testing.T) {
+	t.Parallel()
+	s, nc, _ := broker(t, jetstream.StreamOptions{})
+	sub, stop := subscribe(t, s, jetstream.SubscribeOptions{})
+	eventually(t, "the durable is there", func() bool { return sub.Look(deadline(t)) == nil })
+	stop()
+	p := publisher(t, nc)
+	for n := range 300 {
+		publish(t, p, messages(n, n+1))
+		if err := sub.Look(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		// The stopped subscription may have asked for some that it never passed on.
+		if waiting, unsettled, _ := sub.Backlog(); waiting+unsettled == 0 {
+			t.Fatalf("nothing waits, and %d messages were published", n+1)
+		}
+	}
+}
