@@ -97,7 +97,7 @@ func (Term) values() []string {
 func ParseContract(name string, data []byte) (*Contract, error) {
 	p := &parser{}
 	c := &Contract{}
-	if root := p.document(name, data); root != nil {
+	if root := p.document(data); root != nil {
 		p.read(root, "the contract", c)
 		if len(p.faults) == 0 {
 			p.checkContract(root, c)

@@ -121,13 +121,8 @@ func (p *parser) slice(n ast.Node, what string, v reflect.Value) {
 
 // mapping reads keys that are names or choices themselves.
 func (p *parser) mapping(n ast.Node, what string, v reflect.Value) {
-	var pairs []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		pairs = m.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	default:
+	pairs, ok := pairsOf(n)
+	if !ok {
 		p.fail(n, "%s must be made of \"key: value\" lines", what)
 		return
 	}

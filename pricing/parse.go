@@ -74,17 +74,8 @@ func Load(path string) (*Book, error) {
 // that overlap. The error joins up to 20 *[Fault]s in the order of their lines.
 // There is never a Book together with an error.
 func Parse(name string, data []byte) (*Book, error) {
-	if len(data) > MaxFileBytes {
-		return nil, &Fault{File: name, Msg: fmt.Sprintf("larger than %d bytes", MaxFileBytes)}
-	}
-	if !utf8.Valid(data) {
-		return nil, &Fault{File: name, Msg: "not valid UTF-8"}
-	}
 	p := &parser{}
-	root, fault := readYAML(data)
-	if fault != nil {
-		p.faults = append(p.faults, fault)
-	} else {
+	if root := p.document(data); root != nil {
 		p.file(root)
 	}
 	var book *Book
@@ -95,6 +86,23 @@ func Parse(name string, data []byte) (*Book, error) {
 		return nil, joinFaults(name, p.faults)
 	}
 	return book, nil
+}
+
+// document reads the one YAML document of a file; nil says that it is none.
+func (p *parser) document(data []byte) ast.Node {
+	switch {
+	case len(data) > MaxFileBytes:
+		p.faults = append(p.faults, &Fault{Msg: fmt.Sprintf("larger than %d bytes", MaxFileBytes)})
+		return nil
+	case !utf8.Valid(data):
+		p.faults = append(p.faults, &Fault{Msg: "not valid UTF-8"})
+		return nil
+	}
+	root, fault := readYAML(data)
+	if fault != nil {
+		p.faults = append(p.faults, fault)
+	}
+	return root
 }
 
 func joinFaults(name string, faults []*Fault) error {

@@ -1,7 +1,6 @@
 package pricing
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"time"
@@ -135,7 +134,7 @@ func (PlanRefund) values() []string {
 func ParseProfile(name string, data []byte) (*Profile, error) {
 	p := &parser{}
 	profile := &Profile{}
-	if root := p.document(name, data); root != nil {
+	if root := p.document(data); root != nil {
 		p.read(root, "the profile", profile)
 		if len(p.faults) == 0 {
 			p.check(root, profile)
@@ -192,17 +191,3 @@ func (f *Profile) Rounding() Rounding {
 
 // Bills says whether a state is billed.
 func (b *BilledStates) Bills(state string) bool { return slices.Contains(b.Compute, State(state)) }
-
-// document checks and reads one YAML document.
-func (p *parser) document(name string, data []byte) ast.Node {
-	if len(data) > MaxFileBytes {
-		p.faults = append(p.faults, &Fault{File: name, Msg: fmt.Sprintf("larger than %d bytes", MaxFileBytes)})
-		return nil
-	}
-	root, fault := readYAML(data)
-	if fault != nil {
-		p.faults = append(p.faults, fault)
-		return nil
-	}
-	return root
-}

@@ -68,7 +68,7 @@ func TestProfileFaults(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.changed, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "- a", "a", "{", "x: *y"} {
+	for _, text := range []string{"", "- a", "a", "{", "x: *y", "platform: \xff", strings.Repeat(" ", MaxFileBytes+1)} {
 		if f, err := ParseProfile("p.yaml", []byte(text)); f != nil || err == nil {
 			t.Errorf("%q is a profile: %+v", text, f)
 		}

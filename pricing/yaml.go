@@ -59,13 +59,8 @@ func starHint(data []byte, line int) string {
 // fields returns the values of a mapping by key. It reports every key that is
 // not in known or is there twice; nil means that n is no mapping.
 func (p *parser) fields(n ast.Node, what string, known ...string) map[string]ast.Node {
-	var pairs []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		pairs = m.Values
-	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{m}
-	default:
+	pairs, ok := pairsOf(n)
+	if !ok {
 		p.fail(n, "%s must be made of \"key: value\" lines with the keys %s", what, strings.Join(known, ", "))
 		return nil
 	}
@@ -88,6 +83,17 @@ func (p *parser) fields(n ast.Node, what string, known ...string) map[string]ast
 		fields[name] = pair.Value
 	}
 	return fields
+}
+
+// pairsOf returns the lines of a mapping: one with a single line is no list.
+func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		return m.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{m}, true
+	}
+	return nil, false
 }
 
 // scalar returns the characters of a plain or quoted scalar. Aliases, tags and
