@@ -36,12 +36,12 @@ func readYAML(data []byte) (root ast.Node, fault *Fault) {
 		}
 		if root != nil {
 			line, col := place(doc.Body)
-			return nil, &Fault{Line: line, Col: col, Msg: "a second YAML document; a price file holds one"}
+			return nil, &Fault{Line: line, Col: col, Msg: "a second YAML document; a file holds one"}
 		}
 		root = doc.Body
 	}
 	if root == nil {
-		return nil, &Fault{Msg: "empty; it needs at least \"currency:\" and \"prices:\""}
+		return nil, &Fault{Msg: "empty: it holds nothing but blanks and comments"}
 	}
 	return root, nil
 }
