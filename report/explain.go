@@ -170,7 +170,10 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
 		return nil, err
 	}
-	book := s.Book()
+	book, err := s.book(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
 	e := newExplanation(req, book)
 	if err := s.explainTotal(ctx, e, book); err != nil {
 		return nil, err

@@ -193,6 +193,24 @@ func gpu(from, to string, more ...string) span {
 	return s
 }
 
+// fixed are terms that never change.
+func fixed(book *pricing.Book) func(context.Context, string, int64) (*pricing.Terms, error) {
+	return func(context.Context, string, int64) (*pricing.Terms, error) { return &pricing.Terms{Book: book}, nil }
+}
+
+// bookNow is the price list of now.
+func bookNow(t interface {
+	Helper()
+	Fatal(...any)
+}, s *Service) *pricing.Book {
+	t.Helper()
+	book, err := s.book(context.Background(), &Request{Tenant: schema.DefaultTenant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return book
+}
+
 func bookOf(t testing.TB, yaml string) *pricing.Book {
 	t.Helper()
 	b, err := pricing.Parse("prices.yaml", []byte(yaml))
@@ -212,7 +230,7 @@ func service(t testing.TB, store Store, yaml string) *Service {
 	o := Options{Store: store, Now: func() time.Time { return clock }, Settled: settledUntil(math.MaxInt64)}
 	if yaml != "" {
 		book := bookOf(t, yaml)
-		o.Book = func() *pricing.Book { return book }
+		o.Terms = fixed(book)
 	}
 	s, err := New(o)
 	if err != nil {

@@ -21,7 +21,7 @@ func exact(t *rapid.T, s *Service, p Params) []*collected {
 		t.Fatal(err)
 	}
 	cal := newCalendar(&req)
-	cuts, err := allCuts(&req, cal, s.Book())
+	cuts, err := allCuts(&req, cal, bookNow(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func exact(t *rapid.T, s *Service, p Params) []*collected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, _, err := group(&req, cal, cuts, rows, s.Book())
+	groups, _, err := group(&req, cal, cuts, rows, bookNow(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}

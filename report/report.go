@@ -52,7 +52,10 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
 		return nil, err
 	}
-	book := s.Book()
+	book, err := s.book(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
 	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
 	switch {
 	case req.Kind == "quality":

@@ -42,9 +42,10 @@ const DefaultThreshold = 10_000
 // Options configure a Service.
 type Options struct {
 	Store Store // required
-	// Book returns the price list to use; nil, or a nil book, prices nothing.
-	// It is asked once per report, so that one report never mixes two lists.
-	Book func() *pricing.Book
+	// Terms returns what a tenant pays by, as known at an instant (0 = now). nil, or
+	// nil terms, price nothing. It is asked once per report, so that one report never
+	// mixes two versions.
+	Terms func(ctx context.Context, tenant string, asOfMs int64) (*pricing.Terms, error)
 	// Settled says whether an answer as of an instant can still change; nil
 	// refuses every such question.
 	Settled Settled
@@ -63,8 +64,8 @@ func New(o Options) (*Service, error) {
 	if o.Store == nil {
 		return nil, fmt.Errorf("report: Options.Store is nil")
 	}
-	if o.Book == nil {
-		o.Book = func() *pricing.Book { return nil }
+	if o.Terms == nil {
+		o.Terms = func(context.Context, string, int64) (*pricing.Terms, error) { return nil, nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -76,6 +77,15 @@ func New(o Options) (*Service, error) {
 		o.ThresholdMillionths = DefaultThreshold
 	}
 	return &Service{o}, nil
+}
+
+// book returns the price list of a request.
+func (s *Service) book(ctx context.Context, r *Request) (*pricing.Book, error) {
+	terms, err := s.Terms(ctx, r.Tenant, r.AsOfMs)
+	if err != nil || terms == nil {
+		return nil, err
+	}
+	return terms.Book, nil
 }
 
 func currencyOf(b *pricing.Book) string {

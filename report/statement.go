@@ -256,7 +256,10 @@ func alreadyClosed(c *schema.Statement) error {
 // compute makes the statement of a request, still open, with the adjustments of
 // all closed periods.
 func (s *Statements) compute(ctx context.Context, r *Request, month string, closed []schema.Statement) (*Statement, error) {
-	book := s.Service.Book()
+	book, err := s.Service.book(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	currency := currencyOf(book)
 	doc := &Statement{
 		State: StateOpen, Tenant: r.Tenant, Period: month, Zone: r.ZoneName, From: instantIn(utc, r.FromMs), To: instantIn(utc, r.ToMs), AsOf: instantIn(utc, r.AsOfMs),

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/schema"
 	"pgregory.net/rapid"
 )
@@ -363,7 +362,7 @@ func TestNewPricesLeaveClosedMonthsAlone(t *testing.T) {
 	o := newOffice(t, p360, gpu("2026-03-01", "2026-04-01", "stored=2026-04-01"), gpu("2026-03-05", "2026-03-06", "stored=2026-04-06", "project=b"))
 	march := o.at("2026-04-05").close("2026-03")
 	changed := bookOf(t, "currency: USD\nprices:\n  - {model: m, per_gpu_hour: \"3.60\", valid_to: 2026-03-15}\n  - {model: m, per_gpu_hour: \"2.88\", valid_from: 2026-03-15}\n")
-	o.Service.Book = func() *pricing.Book { return changed }
+	o.Service.Terms = fixed(changed)
 	o.at("2026-05-05")
 	if again := o.show("2026-03"); string(again.JSON()) != string(march.JSON()) || *again.Totals.Cost != "2678.40" {
 		t.Errorf("%s", again.JSON())
@@ -444,7 +443,7 @@ func TestStatementsAddUp(t *testing.T) {
 				rt.Fatal(err)
 			}
 			req.AsOfMs = at(last)
-			_, totals, err := o.Service.collect(t.Context(), &req, o.Service.Book())
+			_, totals, err := o.Service.collect(t.Context(), &req, bookNow(t, o.Service))
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -492,7 +491,7 @@ func checkDifference(t *rapid.T, o *office, p, zone, was string) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	groups, _, err := o.Service.collect(o.t.Context(), &req, o.Service.Book())
+	groups, _, err := o.Service.collect(o.t.Context(), &req, bookNow(o.t, o.Service))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,10 @@ func (s *Statements) Diff(ctx context.Context, p DiffParams) (*StatementDiff, er
 }
 
 func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, f *Frozen) (*StatementDiff, error) {
-	book := s.Service.Book()
+	book, err := s.Service.book(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	currency := currencyOf(book)
 	if then := f.Currency; then != nil && currency != "" && *then != currency {
 		return nil, conflict("the statement of %s is in %s and the price list now in %s; amounts of two currencies have no difference", c.Period, *then, currency)

@@ -52,7 +52,7 @@ func (a *app) buildServer(ctx context.Context) error {
 func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	service, err := report.New(report.Options{
 		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
-		Book:  func() *pricing.Book { return a.book },
+		Terms: func(context.Context, string, int64) (*pricing.Terms, error) { return &pricing.Terms{Book: a.book}, nil },
 		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
 			return jetstream.Settled(ctx, a.nc, "")
 		}, a.o.Clock),

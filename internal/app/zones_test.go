@@ -60,7 +60,9 @@ func newZoneStore(t *testing.T, name string) *zoneStore {
 	reports, err := report.New(report.Options{
 		Settled: allStored{},
 		Store:   &usageStore{db: db, threshold: aggregator.DefaultThreshold},
-		Book:    func() *pricing.Book { return book },
+		Terms: func(context.Context, string, int64) (*pricing.Terms, error) {
+			return &pricing.Terms{Book: book}, nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
