@@ -28,6 +28,67 @@ func (e Every) Boundaries(fromMs, toMs int64, zone *time.Location) []int64 {
 	return list
 }
 
+// stretch is a number of settlements in a row, all as long as each other.
+type stretch struct {
+	Span
+	n    int64
+	ends int64 // when the first one does, of which the span may be a part
+}
+
+// stretches divides a span into settlements. Those that are whole hours of the same
+// length come as one, so that a month costs as much to rate as a day.
+func (e Every) stretches(s Span, zone *time.Location) []stretch {
+	if e == "" {
+		return []stretch{{s, 1, s.ToMs}}
+	}
+	var list []stretch
+	for at := s.FromMs; at < s.ToMs; {
+		t := time.UnixMilli(at).In(zone)
+		ends := e.next(at, zone)
+		next := min(ends, s.ToMs)
+		whole := int64(1)
+		if e == EveryHour && next-at == hourMs && t.Minute() == 0 {
+			// Until the clocks change hours are just that.
+			end := s.ToMs
+			if _, change := t.ZoneBounds(); !change.IsZero() {
+				end = min(end, change.UnixMilli()-1)
+			}
+			whole = max(1, (end-at)/hourMs)
+			next = at + whole*hourMs
+		}
+		list = append(list, stretch{Span{at, next}, whole, ends})
+		at = next
+	}
+	return list
+}
+
+// cut divides a stretch at instants inside of it, which are in order: whole settlements
+// between two of them stay together.
+func (s stretch) cut(instants []int64) []stretch {
+	var list []stretch
+	unit := s.Ms() / s.n
+	add := func(from, to, n int64) {
+		if from < to {
+			list = append(list, stretch{Span{from, to}, n, s.ends + (from-s.FromMs)/unit*unit})
+		}
+	}
+	from := s.FromMs
+	for _, at := range append(instants, s.ToMs) {
+		// The first and the last settlement of what lies before the cut may be parts.
+		first := s.FromMs + (from-s.FromMs+unit-1)/unit*unit
+		last := s.FromMs + (at-s.FromMs)/unit*unit
+		if first > last { // all of it lies within one
+			add(from, at, 1)
+		} else {
+			add(from, first, 1)
+			add(first, last, (last-first)/unit)
+			add(last, at, 1)
+		}
+		from = at
+	}
+	return list
+}
+
 // next returns the first beginning of a step after an instant.
 func (e Every) next(ms int64, zone *time.Location) int64 {
 	t := time.UnixMilli(ms).In(zone)

@@ -27,7 +27,7 @@ func (o *oracle) compare(r *Rental, charges []Charge) string {
 		for i := from; i < to; i++ {
 			s := &seconds[i]
 			// What is not billed is settled with nothing, so its line may be as long as it is.
-			if seen[i] || !s.metered || s.run != c.Run || s.run >= 0 && s.settlement != seconds[from].settlement || s.segment.State != c.Segment.State {
+			if seen[i] || !s.metered || s.run != c.Run || s.run >= 0 && s.settlement != seconds[from].settlement+int((i-from)*c.Settlements/(to-from)) || s.segment.State != c.Segment.State {
 				return name + fmt.Sprintf("second %d is charged twice, or is not provided, or is of another settlement or state", i)
 			}
 			seen[i] = true
@@ -60,13 +60,17 @@ func (o *oracle) compare(r *Rental, charges []Charge) string {
 		case c.Cost.Sign() == 0 && c.Billed.Sign() != 0 || c.Billed.Sign() < 0:
 			return name + fmt.Sprintf("costs %s and is billed at %s", Exact(c.Cost), Exact(c.Billed))
 		}
-		s := settled[seconds[from].settlement]
-		if s == nil {
-			s = &sum{new(big.Rat), new(big.Rat)}
-			settled[seconds[from].settlement] = s
+		each := big.NewRat(1, c.Settlements)
+		for k := range int(c.Settlements) {
+			n := seconds[from].settlement + k
+			s := settled[n]
+			if s == nil {
+				s = &sum{new(big.Rat), new(big.Rat)}
+				settled[n] = s
+			}
+			s.cost.Add(s.cost, new(big.Rat).Mul(cost, each))
+			s.billed.Add(s.billed, new(big.Rat).Mul(c.Billed, each))
 		}
-		s.cost.Add(s.cost, cost)
-		s.billed.Add(s.billed, c.Billed)
 	}
 	for n, s := range settled {
 		if want := o.money(s.cost); s.billed.Cmp(want) != 0 {

@@ -47,6 +47,11 @@ type Charge struct {
 	RoundingMs int64  // and by rounding
 	BillableMs int64
 
+	// Settlements is how many settlements in a row, each with the same amounts, the
+	// line puts together; settlement says which the first one is.
+	Settlements int64
+	settlement  int64
+
 	List  *big.Rat // per GPU and hour; nil = there is no price
 	Price *big.Rat // what is paid
 	Steps []Step   // from the one to the other
@@ -84,6 +89,7 @@ func (t *Tariff) Rate(r *Rental) []Charge {
 		c := Charge{
 			Span: b.Span, Instance: r.Instance, Segment: *run.at(b.FromMs), Run: b.Run,
 			MeteredMs: b.Ms(), MinimumMs: b.MinimumMs, RoundingMs: b.RoundingMs, BillableMs: b.BilledMs,
+			Settlements: b.Settlements, settlement: b.Settlement,
 		}
 		if c.FromMs >= run.freeFromMs {
 			c.exclude("the platform took the instance back")
@@ -93,7 +99,7 @@ func (t *Tariff) Rate(r *Rental) []Charge {
 	for i := range r.Segments {
 		if s := &r.Segments[i]; s.Ms() > 0 && provided(s.State) && !t.Profile.Billed.Bills(s.State) {
 			for _, piece := range Cut(s.FromMs, s.ToMs, t.cuts(r, nil)) {
-				c := Charge{Span: piece, Instance: r.Instance, Segment: *s, Run: -1, MeteredMs: piece.Ms(), BillableMs: piece.Ms()}
+				c := Charge{Span: piece, Instance: r.Instance, Segment: *s, Run: -1, MeteredMs: piece.Ms(), BillableMs: piece.Ms(), Settlements: 1}
 				c.exclude("the state " + s.State + " is not billed")
 				list = append(list, c)
 			}
@@ -220,42 +226,45 @@ func (t *Tariff) settle(list []Charge) {
 	if t.Profile.Amount.Per == PerBill {
 		rounding.Mode = "" // the bill is rounded, not its lines
 	}
-	for from := 0; from < len(list); {
-		end := int64(Forever)
-		if t.Profile.Settle != "" {
-			end = t.Profile.Settle.next(list[from].FromMs, t.Profile.Zone)
+	var together []*Charge
+	for i := range list {
+		c := &list[i]
+		switch {
+		case c.Cost == nil:
+			continue
+		case c.Cost.Sign() == 0:
+			c.Billed = new(big.Rat) // no digit of the others' amount is its
+			continue
+		case len(together) > 0 && together[0].settlement != c.settlement:
+			rounding.divide(together)
+			together = together[:0]
 		}
-		to := from + 1
-		for to < len(list) && list[to].FromMs < end && (t.Profile.Settle != "" || list[to].Run == list[from].Run) {
-			to++
-		}
-		rounding.divide(list[from:to])
-		from = to
+		together = append(together, c)
 	}
+	rounding.divide(together)
 }
 
 // divide rounds the sum of the charges and gives each its exact amount cut to whole
 // digits; what is then missing goes, a digit each, to those that lost most.
-func (r *Rounding) divide(list []Charge) {
-	sum := new(big.Rat)
-	var priced []*Charge
-	for i := range list {
-		switch c := &list[i]; {
-		case c.Cost == nil:
-		case c.Cost.Sign() == 0:
-			c.Billed = new(big.Rat) // no digit of the others' amount is its
-		default:
-			sum.Add(sum, c.Cost)
-			priced = append(priced, c)
-		}
-	}
-	total := r.Round(sum)
+func (r *Rounding) divide(priced []*Charge) {
 	if r.Mode == "" {
 		for _, c := range priced {
-			c.Billed = new(big.Rat).Set(c.Cost)
+			c.Billed = c.Cost
 		}
 		return
 	}
+	if len(priced) == 1 { // whatever it puts together
+		c := priced[0]
+		n := big.NewRat(c.Settlements, 1)
+		c.Billed = new(big.Rat).Quo(c.Cost, n)
+		c.Billed = n.Mul(n, r.Round(c.Billed))
+		return
+	}
+	sum := new(big.Rat)
+	for _, c := range priced {
+		sum.Add(sum, c.Cost)
+	}
+	total := r.Round(sum)
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(r.Decimals)), nil)
 	lost := make([]*big.Rat, len(priced))
 	missing, digit := new(big.Rat).Set(total), new(big.Rat).SetFrac(big.NewInt(1), scale)
