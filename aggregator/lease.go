@@ -95,6 +95,11 @@ func after(s schema.LeaseSegment, e *schema.StoredLease) schema.LeaseSegment {
 	s.Platform = cmp.Or(e.Platform, s.Platform)
 	s.Region = cmp.Or(e.Region, s.Region)
 	s.Model = cmp.Or(e.Model, s.Model)
+	s.SKU = cmp.Or(e.SKU, s.SKU)
+	s.Plan = cmp.Or(e.Plan, s.Plan)
+	s.Tenancy = cmp.Or(e.Tenancy, s.Tenancy)
+	s.DCTier = cmp.Or(e.DCTier, s.DCTier)
+	s.Workload = cmp.Or(e.Workload, s.Workload)
 	s.Labels = cmp.Or(schema.LabelsJSON(e.Labels), s.Labels)
 	if e.Gpus.Known {
 		s.Gpus = e.Gpus.Value

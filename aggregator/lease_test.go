@@ -21,9 +21,11 @@ func TestTimelineCarriesAttributesOver(t *testing.T) {
 	first := leaseAt(100, "provisioning")
 	first.Project, first.Platform, first.Region, first.Model = "a", "p", "r", "m"
 	first.Labels = schema.Labels{{Key: "team", Value: "x"}, {Key: "tier", Value: "1"}}
+	first.SKU, first.Plan, first.Tenancy, first.DCTier, first.Workload = "s", "spot", "shared", "3", "training"
 	second := leaseAt(200, "running")
 	second.Gpus = schema.Some(8)
 	third := leaseAt(300, "stopping")
+	third.Workload, third.Plan = "test", "month"
 	third.Project, third.Labels = "b", schema.Labels{{Key: "team", Value: "y"}}
 	last := leaseAt(400, "released")
 	last.Gpus = schema.Some(0)
@@ -42,6 +44,10 @@ func TestTimelineCarriesAttributesOver(t *testing.T) {
 		{Owner: b, FromMs: 400, ToMs: schema.LeaseOpen, State: "released", Gpus: 0, ID: last.ID},
 	} {
 		want.Source, want.StoredAtNs = "cloud", want.FromMs
+		want.SKU, want.Plan, want.Tenancy, want.DCTier, want.Workload = "s", "spot", "shared", "3", "training"
+		if i >= 2 {
+			want.Plan, want.Workload = "month", "test"
+		}
 		if got[0][i] != want {
 			t.Errorf("segment %d: got %+v, want %+v", i, got[0][i], want)
 		}

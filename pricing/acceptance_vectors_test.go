@@ -231,13 +231,8 @@ adjustments:
 	}
 	s := Segment{Platform: "p", Model: "A100", Plan: "month", Gpus: gpus}
 	rules := contract.Adjustments(&s, monthStart, Active{
-		Gpus: func(holds func(*Segment) bool) int64 {
-			if holds(&s) {
-				return gpus
-			}
-			return 0
-		},
-		Meter: func(string) bool { return storage },
+		Enough: func(r *Rule, _ int64) bool { return gpus >= r.MinGpus },
+		Meter:  func(string, int64) bool { return storage },
 	})
 	return monthly(Exact(adjusted(rat("20000"), rules...)), gpus)
 }

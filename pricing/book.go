@@ -40,6 +40,7 @@ type Entry struct {
 	Platform   string // empty = any platform
 	Region     string // empty = any region
 	PerGPUHour *big.Rat
+	PerGPU     *big.Rat
 	FromMs     int64 // Always when the file has no valid_from
 	ToMs       int64 // exclusive; Forever when the file has no valid_to
 	Line       int   // where the entry begins in its file, from 1

@@ -148,6 +148,10 @@ func AddMonths(anchorMs int64, n int, zone *time.Location) int64 {
 	return max(at, midnight)
 }
 
+func clockOf(ms int64, zone *time.Location) (int, time.Month, int) {
+	return time.UnixMilli(ms).In(zone).Date()
+}
+
 // Cut divides [fromMs, toMs) at the cuts that lie inside; cuts need no order.
 func Cut(fromMs, toMs int64, cuts ...[]int64) []Span {
 	all := slices.Concat(append([][]int64{{fromMs, toMs}}, cuts...)...)

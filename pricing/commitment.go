@@ -22,9 +22,14 @@ type Commitment struct {
 	Term  Term     // of a billing cycle
 	Day   DayCycle // of a daily one
 	Price *big.Rat // of one GPU for one cycle
+	// PriceOf, when it is there, returns the price of a cycle instead of Price.
+	PriceOf func(cycle Span) *big.Rat
 	// Rank puts what is eligible into the order in which it is covered, after the
 	// owner's own: higher first, then by the name of the instance. nil = by name.
 	Rank func(s *Segment) *big.Rat
+	// UntilMs is the instant of the question: what lies later has not happened, so
+	// there is no use of it yet, and no cycle begins. 0 = there is no later.
+	UntilMs int64
 }
 
 // Purchase is the price of one cycle of a commitment.
@@ -39,6 +44,8 @@ type Use struct {
 	Span
 	Instance string
 	Project  string
+	Segment  *Segment // that uses it; nil without one
+	Cycle    int      // position of its purchase
 	Gpus     int64
 	Cost     *big.Rat
 }
@@ -65,11 +72,15 @@ type demand struct {
 // there are any left: of an instance with 8 GPUs it may cover 3.
 func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone *time.Location) Covered {
 	out := Covered{Rest: make([]*Rental, len(rentals))}
-	cycles := c.Term.Cycles(c.FromMs, c.ToMs, c.Day, zone)
+	until := c.ToMs
+	if c.UntilMs != 0 {
+		until = min(until, c.UntilMs)
+	}
+	cycles := c.Term.Cycles(c.FromMs, until, c.Day, zone)
 	var demands []demand
 	var cuts []int64
 	for _, cycle := range cycles {
-		out.Purchases = append(out.Purchases, Purchase{cycle, new(big.Rat).Mul(c.Price, big.NewRat(c.Gpus, 1))})
+		out.Purchases = append(out.Purchases, Purchase{cycle, new(big.Rat).Mul(c.price(cycle), big.NewRat(c.Gpus, 1))})
 		cuts = append(cuts, cycle.FromMs, cycle.ToMs)
 	}
 	if len(cycles) == 0 {
@@ -77,6 +88,9 @@ func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone 
 		return out
 	}
 	end := cycles[len(cycles)-1].ToMs
+	if c.UntilMs != 0 {
+		end = min(end, c.UntilMs)
+	}
 	for i, r := range rentals {
 		for k := range r.Segments {
 			s := &r.Segments[k]
@@ -89,9 +103,10 @@ func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone 
 	}
 	taken := make([][]Use, len(rentals)) // by rental and time
 	c.sweep(demands, Cut(c.FromMs, end, cuts), func(d *demand, piece Span, gpus int64) {
-		use := Use{Span: piece, Project: c.Project, Gpus: gpus, Cost: c.part(cycles, piece, gpus)}
+		cycle := slices.IndexFunc(cycles, func(cycle Span) bool { return piece.FromMs < cycle.ToMs })
+		use := Use{Span: piece, Project: c.Project, Gpus: gpus, Cycle: cycle, Cost: c.part(cycles[cycle], piece, gpus)}
 		if d != nil {
-			use.Instance, use.Project = d.instance, d.segment.Project
+			use.Instance, use.Project, use.Segment = d.instance, d.segment.Project, d.segment
 			taken[d.rental] = append(taken[d.rental], use)
 		}
 		out.Uses = append(out.Uses, use)
@@ -151,10 +166,16 @@ func (c *Commitment) order(a, b *demand) int {
 }
 
 // part is the part of a cycle's purchase that GPUs have in a piece of it.
-func (c *Commitment) part(cycles []Span, piece Span, gpus int64) *big.Rat {
-	i := slices.IndexFunc(cycles, func(cycle Span) bool { return piece.FromMs < cycle.ToMs })
-	time := big.NewRat(piece.Ms(), cycles[i].Ms())
-	return time.Mul(time, new(big.Rat).Mul(c.Price, big.NewRat(gpus, 1)))
+func (c *Commitment) part(cycle, piece Span, gpus int64) *big.Rat {
+	time := big.NewRat(piece.Ms(), cycle.Ms())
+	return time.Mul(time, new(big.Rat).Mul(c.price(cycle), big.NewRat(gpus, 1)))
+}
+
+func (c *Commitment) price(cycle Span) *big.Rat {
+	if c.PriceOf != nil {
+		return c.PriceOf(cycle)
+	}
+	return c.Price
 }
 
 // without returns a rental with fewer GPUs where some are covered.

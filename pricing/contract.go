@@ -24,6 +24,7 @@ type Contract struct {
 	Clauses     Clauses        `yaml:"clauses"`
 
 	Line int
+	Hash string // digest of the document: the version of what it says
 }
 
 // CommittedDoc is a [Commitment] as a contract writes it.
@@ -106,6 +107,7 @@ func ParseContract(name string, data []byte) (*Contract, error) {
 	if len(p.faults) > 0 {
 		return nil, joinFaults(name, p.faults)
 	}
+	c.Hash = digest(data)
 	return c, nil
 }
 
@@ -267,10 +269,11 @@ func (r *Rule) applies(s *Segment, atMs int64) bool {
 
 // Active is what runs at an instant, beside the segment that is priced.
 type Active struct {
-	// Gpus returns how many GPUs the segments have for which the function holds.
-	Gpus func(holds func(s *Segment) bool) int64
+	// Enough says whether as many GPUs run as a rule with min_gpus needs: of all
+	// segments that it could apply to.
+	Enough func(r *Rule, atMs int64) bool
 	// Meter says whether a meter runs.
-	Meter func(name string) bool
+	Meter func(name string, atMs int64) bool
 }
 
 // Adjustments returns the rules of the contract that apply to a segment at an
@@ -284,10 +287,10 @@ func (c *Contract) Adjustments(s *Segment, atMs int64, active Active) (list []Ad
 		found := false
 		for i := range c.Rules {
 			r := &c.Rules[i]
-			if holds[r.ID] || !r.applies(s, atMs) || slices.ContainsFunc(r.With, func(name string) bool { return !holds[name] && !active.Meter(name) }) {
+			if holds[r.ID] || !r.applies(s, atMs) || slices.ContainsFunc(r.With, func(name string) bool { return !holds[name] && !active.Meter(name, atMs) }) {
 				continue
 			}
-			if r.MinGpus > 0 && active.Gpus(func(o *Segment) bool { return r.applies(o, atMs) }) < r.MinGpus {
+			if r.MinGpus > 0 && !active.Enough(r, atMs) {
 				continue
 			}
 			holds[r.ID], found = true, true

@@ -53,13 +53,8 @@ func TestContract(t *testing.T) {
 		{"after the contract", Segment{Platform: "p", Model: "m"}, ms("2027-01-01T00:00:00Z"), 100, true, "", "40"},
 	} {
 		rules := c.Adjustments(&c2.segment, c2.at, Active{
-			Gpus: func(holds func(*Segment) bool) int64 {
-				if holds(&c2.segment) {
-					return c2.gpus
-				}
-				return 0
-			},
-			Meter: func(name string) bool { return c2.meter && name == "storage_byte_seconds" },
+			Enough: func(r *Rule, _ int64) bool { return c2.gpus >= r.MinGpus },
+			Meter:  func(name string, _ int64) bool { return c2.meter && name == "storage_byte_seconds" },
 		})
 		var ids []string
 		for _, r := range rules {

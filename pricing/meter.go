@@ -65,10 +65,18 @@ func Spread(prices []*big.Rat) *big.Rat {
 }
 
 // Quote is a fixed price for a bounded job (M9).
+//
+// It pays for all GPU time of the project on the contract's platform while it lasts,
+// or for the first gpu_hours of it; what goes beyond is billed like any other.
 type Quote struct {
-	ID      string   `yaml:"id,required"`
-	Project string   `yaml:"project,required"`
-	Fee     *big.Rat `yaml:"fee,required"`
+	ID       string   `yaml:"id,required"`
+	Project  string   `yaml:"project,required"`
+	Fee      *big.Rat `yaml:"fee,required"`
+	GPUHours *big.Rat `yaml:"gpu_hours"`
+	From     Instant  `yaml:"from"` // left out: the contract's
+	To       Instant  `yaml:"to"`
+
+	Line int
 }
 
 // PerHour is what a GPU-hour of the job cost in the end; nil as long as nothing was

@@ -2,6 +2,8 @@ package pricing
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -119,6 +121,12 @@ func joinFaults(name string, faults []*Fault) error {
 		errs = append(errs, f)
 	}
 	return errors.Join(errs...)
+}
+
+// digest names a document by its bytes.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 type parser struct {

@@ -23,6 +23,7 @@ type Profile struct {
 	Plan       ProfilePlan    `yaml:"plan"`
 
 	Line int
+	Hash string // digest of the document: the version of its rules
 }
 
 // BilledStates are the states of a lease, as its events name them, in which each
@@ -143,6 +144,7 @@ func ParseProfile(name string, data []byte) (*Profile, error) {
 	if len(p.faults) > 0 {
 		return nil, joinFaults(name, p.faults)
 	}
+	profile.Hash = digest(data)
 	return profile, nil
 }
 

@@ -25,6 +25,8 @@ type Segment struct {
 	Tenancy  string
 	DCTier   string
 	Workload string
+	SKU      string
+	Labels   string // as canonical JSON
 	Gpus     int64
 	Evidence string // digest of the lease event that began it
 }
@@ -57,6 +59,8 @@ type Charge struct {
 	Steps []Step   // from the one to the other
 	Entry *Entry   // that the list price is from
 
+	Rework bool // the work of this time was lost when the platform took the instance back
+
 	ListCost *big.Rat // exact, at list price; nil without a price
 	Cost     *big.Rat // exact, at the price paid
 	Billed   *big.Rat // as the platform rounds it, per settlement
@@ -72,6 +76,9 @@ type Tariff struct {
 	// Cuts are further instants at which lines are to be cut, such as midnights of the
 	// zone of reports and the ends of statements. They change no total.
 	Cuts []int64
+	// Rework returns how much work of a segment is lost when the platform takes the
+	// instance back: that long before. nil = none.
+	Rework func(s *Segment) int64
 }
 
 // Rate returns the charges of a rental in the order of time. What is provided and
@@ -91,6 +98,7 @@ func (t *Tariff) Rate(r *Rental) []Charge {
 			MeteredMs: b.Ms(), MinimumMs: b.MinimumMs, RoundingMs: b.RoundingMs, BillableMs: b.BilledMs,
 			Settlements: b.Settlements, settlement: b.Settlement,
 		}
+		c.Rework = c.FromMs >= run.reworkFromMs
 		if c.FromMs >= run.freeFromMs {
 			c.exclude("the platform took the instance back")
 		}
@@ -133,6 +141,8 @@ type run struct {
 	Span
 	segments   []*Segment
 	freeFromMs int64 // what begins from here on is refunded
+
+	reworkFromMs int64 // the work from here on was lost
 }
 
 func (r *run) at(ms int64) *Segment {
@@ -152,12 +162,13 @@ func (t *Tariff) runs(r *Rental) []run {
 			runs[n-1].ToMs = s.ToMs
 			runs[n-1].segments = append(runs[n-1].segments, s)
 		case billed:
-			runs = append(runs, run{Span: s.Span, segments: []*Segment{s}, freeFromMs: Forever})
+			runs = append(runs, run{Span: s.Span, segments: []*Segment{s}, freeFromMs: Forever, reworkFromMs: Forever})
 			open = true
 		default:
 			open = false
 			if s.State == "interrupted" && follows {
 				t.refund(&runs[n-1])
+				t.lose(&runs[n-1])
 			}
 		}
 	}
@@ -178,6 +189,17 @@ func (t *Tariff) refund(r *run) {
 	}
 }
 
+// lose marks the work that a run lost when the platform ended it.
+func (t *Tariff) lose(r *run) {
+	last := r.segments[len(r.segments)-1]
+	if t.Rework == nil || last.Plan != PlanSpot {
+		return
+	}
+	if ms := t.Rework(last); ms > 0 {
+		r.reworkFromMs = max(r.FromMs, r.ToMs-ms)
+	}
+}
+
 // PlanSpot is the plan of an instance that the platform may take back.
 const PlanSpot = "spot"
 
@@ -191,7 +213,7 @@ func (t *Tariff) cuts(r *Rental, runs []run) []int64 {
 		cuts = append(cuts, t.Book.Cuts(r.Segments[0].FromMs, r.Segments[n-1].ToMs)...)
 	}
 	for i := range runs {
-		cuts = append(cuts, runs[i].freeFromMs)
+		cuts = append(cuts, runs[i].freeFromMs, runs[i].reworkFromMs)
 	}
 	return cuts
 }

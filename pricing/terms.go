@@ -33,6 +33,9 @@ type Usage struct {
 	Rentals  []*Rental
 	Readings []Reading
 	Outages  []Outage
+	// NowMs is the instant of the question: rentals end by then, what is bought for a
+	// time beyond it is not used yet. 0 = there is no later.
+	NowMs int64
 	// Cuts are instants at which lines are to be cut, such as midnights and the ends
 	// of a question. They change no total.
 	Cuts []int64
@@ -90,8 +93,6 @@ const MeterGPU = "gpu"
 // RoundingMs; amounts are for all of its GPUs. A line that the terms have no price for
 // has nil costs; it is never 0.
 type Line struct {
-	// ID is a digest of all that the line says: two lines that say the same are one.
-	ID       string
 	Category Category
 	Status   Status // empty but for a commitment
 	Meter    string

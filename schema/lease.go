@@ -22,9 +22,15 @@ type LeaseSegment struct {
 	ToMs    int64 // when the next one did; LeaseOpen = none has yet
 	State   string
 	Gpus    int64  // how many are leased
-	Source  string // identity of the event that began the segment
-	ID      string
-	Payload Hash
+	SKU     string // these five as the lease events say them; a price may depend on each
+	Plan    string
+	Tenancy string
+	DCTier  string
+	// Workload is what the instance is for.
+	Workload string
+	Source   string // identity of the event that began the segment
+	ID       string
+	Payload  Hash
 	Position
 }
 
