@@ -306,7 +306,7 @@ func storage(meter string) bool { return len(meter) >= 7 && meter[:7] == "storag
 func (r *rating) reading(m *Reading, part meterPart) Line {
 	l := Line{
 		Category: CategoryUsage, Meter: m.Meter, Span: part.Span, Instance: m.Instance, Settlements: 1, MeteredMs: part.Ms(), BillableMs: part.Ms(),
-		Segment:  Segment{Span: part.Span, Project: m.Project, Platform: m.Platform, Region: m.Region},
+		Segment:  Segment{Span: part.Span, Project: m.Project, Platform: m.Platform, Region: m.Region, Labels: m.Labels},
 		Quantity: new(big.Rat).Mul(m.Quantity, big.NewRat(part.Ms(), max(1, m.Ms()))), Currency: r.currency(), Evidence: m.Evidence,
 	}
 	if part.state != "" {

@@ -50,6 +50,7 @@ type Reading struct {
 	Project  string
 	Platform string
 	Region   string
+	Labels   string // as canonical JSON
 	Evidence string // digest of the event
 }
 

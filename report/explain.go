@@ -47,8 +47,10 @@ type Explanation struct {
 	Filter       map[string]string `json:"filter"`
 	Total        ExplainTotal      `json:"total"`
 	Lines        []ExplainLine     `json:"lines"`
-	Leases       []ExplainLease    `json:"leases"`      // by instance and time, at most MaxPage
-	MoreLeases   int               `json:"more_leases"` // how many more there are
+	Charges      []ExplainCharge   `json:"charges"`      // of leases, by platform and instance, at most MaxPage
+	MoreCharges  int               `json:"more_charges"` // how many more there are
+	Leases       []ExplainLease    `json:"leases"`       // by instance and time, at most MaxPage
+	MoreLeases   int               `json:"more_leases"`  // how many more there are
 	Events       []ExplainEvent    `json:"events"`
 	// Corrections are those of the events of the page, and those that put them in
 	// place of others, first stored first.
@@ -71,6 +73,9 @@ type ExplainTotal struct {
 	Cost        *string `json:"cost"`
 	IdleWaste   *string `json:"idle_waste"`
 	FreeCost    *string `json:"free_cost"`
+
+	ListCost      *string `json:"list_cost"`
+	EffectiveCost *string `json:"effective_cost"`
 }
 
 // ExplainLine is the usage of one kind of unit in one piece of the span. The
@@ -170,12 +175,12 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
 		return nil, err
 	}
-	book, err := s.book(ctx, &req)
+	ch, err := s.charges(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
-	e := newExplanation(req, book)
-	if err := s.explainTotal(ctx, e, book); err != nil {
+	e := newExplanation(req, ch)
+	if err := s.explainTotal(ctx, e, ch); err != nil {
 		return nil, err
 	}
 	if err := s.explainLeases(ctx, e); err != nil {
@@ -189,7 +194,7 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	}
 	e.Next = next
 	for i := range events {
-		event, err := s.explainEvent(&req, &events[i], book)
+		event, err := s.explainEvent(&req, &events[i], ch)
 		if err != nil {
 			return nil, err
 		}
@@ -199,51 +204,51 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	return e, nil
 }
 
-func newExplanation(req Request, book *pricing.Book) *Explanation {
+func newExplanation(req Request, ch *charges) *Explanation {
 	e := &Explanation{
 		From: instantIn(utc, req.FromMs), To: instantIn(utc, req.ToMs), AsOf: instantIn(utc, req.asOf()),
-		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Leases: []ExplainLease{}, Events: []ExplainEvent{}, Corrections: []ExplainCorrection{}, request: req,
+		Zone: req.ZoneName, Filter: req.Filter, Lines: []ExplainLine{}, Charges: []ExplainCharge{}, Leases: []ExplainLease{}, Events: []ExplainEvent{}, Corrections: []ExplainCorrection{}, request: req,
 	}
 	if e.Filter == nil {
 		e.Filter = map[string]string{}
 	}
-	if currency := currencyOf(book); currency != "" {
-		e.Currency, e.PriceVersion = &currency, &book.Hash
-	}
+	e.Currency, e.PriceVersion = orNil(ch.currency), orNil(ch.version())
 	return e
 }
 
 // explainTotal asks the store the same question as a report without groups does
 // and adds the answer up with the same code, so that the two cannot differ.
-func (s *Service) explainTotal(ctx context.Context, e *Explanation, book *pricing.Book) error {
+func (s *Service) explainTotal(ctx context.Context, e *Explanation, ch *charges) error {
 	req := &e.request
 	cal := newCalendar(req)
-	cuts, err := allCuts(req, cal, book)
+	cuts, err := allCuts(req, cal, ch)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs})
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
 	if err != nil {
 		return fmt.Errorf("explain: usage: %w", err)
 	}
-	_, totals, err := group(req, cal, cuts, rows, book)
+	_, totals, err := group(req, cal, cuts, rows, ch)
 	if err != nil {
 		return err
 	}
 	f := totals.figures()
-	currency := currencyOf(book)
+	currency := ch.currency
 	alone := f // a total without rows rounds as one row
 	roundColumns([]*Figures{&alone}, &f)
 	e.Total = ExplainTotal{
 		AllocatedMs: f.AllocatedMs, KnownMs: f.KnownMs, ActiveMs: f.ActiveMs, IdleMs: f.IdleMs, UnknownMs: f.UnknownMs,
 		FreeMs: f.FreeMs, UnpricedMs: f.UnpricedMs,
 		Cost: orNil(amountText(f.Cost, currency)), IdleWaste: orNil(amountText(f.IdleWaste, currency)), FreeCost: orNil(amountText(f.FreeCost, currency)),
+		ListCost: orNil(amountText(f.ListCost, currency)), EffectiveCost: orNil(amountText(f.EffectiveCost, currency)),
 	}
-	e.explainLines(cuts, rows, book)
+	e.explainLines(cuts, rows, ch)
+	e.explainCharges(ch)
 	return nil
 }
 
-func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, book *pricing.Book) {
+func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *charges) {
 	sortUsage(rows)
 	var parts []*big.Rat
 	for i := range rows {
@@ -251,26 +256,41 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, book *p
 		if row.AllocatedMs() == 0 {
 			continue
 		}
-		price, ok := book.Price(row.Model, row.Platform, row.Region, cuts[row.Piece])
 		line := ExplainLine{
 			From: instantIn(utc, cuts[row.Piece]), To: instantIn(utc, cuts[row.Piece+1]),
 			Model: row.Model, Platform: row.Platform, Region: row.Region, AllocatedMs: row.AllocatedMs(),
 			ActiveMs: row.ActiveMs, IdleMs: row.IdleMs, FreeMs: row.FreeMs, UnknownMs: row.UnknownMs,
-			Price: applied(price, ok), Arithmetic: arithmetic(row.AllocatedMs(), price, ok),
 		}
 		var part *big.Rat
-		if ok {
-			part = pricing.Cost(row.AllocatedMs(), price)
+		if at := ch.rate(row, cuts[row.Piece]); at != nil {
+			part = new(big.Rat).Mul(at.cost, big.NewRat(row.AllocatedMs(), 1))
+		}
+		if row.Rate > 0 {
+			line.Arithmetic = fmtRate(row.AllocatedMs(), ch.rates[row.Rate-1], part)
+		} else {
+			price, ok := ch.book.Price(row.Model, row.Platform, row.Region, cuts[row.Piece])
+			line.Price, line.Arithmetic = applied(price, ok), arithmetic(row.AllocatedMs(), price, ok)
 		}
 		e.Lines, parts = append(e.Lines, line), append(parts, part)
 	}
+	for _, l := range ch.lumpRows(&e.request, newCalendar(&e.request), []int64{e.request.FromMs, e.request.ToMs}) {
+		if l.lump.cost == nil || l.lump.cost.Sign() == 0 {
+			continue
+		}
+		line, s := l.lump.line, &l.lump.line.Segment
+		part := new(big.Rat).Mul(l.lump.cost, l.part)
+		e.Lines, parts = append(e.Lines, ExplainLine{
+			From: instantIn(utc, max(line.FromMs, e.request.FromMs)), To: instantIn(utc, min(max(line.ToMs, line.FromMs), e.request.ToMs)), Model: s.Model, Platform: s.Platform, Region: s.Region,
+			Arithmetic: fmt.Sprintf("%s of the %s of charge %s = %s", pricing.Exact(l.part), classNames[l.lump.class], line.Digest(), pricing.Exact(part)),
+		}), append(parts, part)
+	}
 	rounded, _ := pricing.RoundParts(parts, pricing.Decimals)
 	for i := range e.Lines {
-		e.Lines[i].Amount = orNil(amountText(rounded[i], currencyOf(book)))
+		e.Lines[i].Amount = orNil(amountText(rounded[i], ch.currency))
 	}
 }
 
-func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, book *pricing.Book) (ExplainEvent, error) {
+func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, ch *charges) (ExplainEvent, error) {
 	labels, err := labelsOf(ev)
 	if err != nil {
 		return ExplainEvent{}, err
@@ -298,7 +318,7 @@ func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, book *prici
 	for _, held := range heldParts(ev.NotHeld, from, to) {
 		e.OutsideLeaseMs -= held.ToMs - held.FromMs
 		if ev.Counted {
-			e.Pieces = append(e.Pieces, explainPieces(ev, held.FromMs, held.ToMs, book)...)
+			e.Pieces = append(e.Pieces, ch.explainPieces(ev, held.FromMs, held.ToMs)...)
 		}
 	}
 	e.OutsideLeaseMs += e.ClippedMs
@@ -328,33 +348,6 @@ func labelsOf(ev *schema.StoredEvent) (map[string]string, error) {
 		}
 	}
 	return labels, nil
-}
-
-// explainPieces cuts an event's interval where its own price changes.
-func explainPieces(ev *schema.StoredEvent, fromMs, toMs int64, book *pricing.Book) []ExplainPiece {
-	pieces := []ExplainPiece{}
-	add := func(from, to int64, price pricing.Price, ok bool) {
-		p := ExplainPiece{
-			From: instantIn(utc, from), To: instantIn(utc, to), Ms: to - from,
-			Price: applied(price, ok), Arithmetic: arithmetic(to-from, price, ok),
-		}
-		if ok {
-			p.Amount = orNil(pricing.Format(pricing.Cost(to-from, price), currencyOf(book)))
-		}
-		pieces = append(pieces, p)
-	}
-	start := fromMs
-	price, ok := book.Price(ev.Model, ev.Platform, ev.Region, fromMs)
-	for _, cut := range book.Cuts(fromMs, toMs) {
-		next, nextOK := book.Price(ev.Model, ev.Platform, ev.Region, cut)
-		if next.Entry == price.Entry {
-			continue // another unit's price changed
-		}
-		add(start, cut, price, ok)
-		start, price, ok = cut, next, nextOK
-	}
-	add(start, toMs, price, ok)
-	return pieces
 }
 
 func applied(p pricing.Price, ok bool) *AppliedPrice {

@@ -198,17 +198,17 @@ func fixed(book *pricing.Book) func(context.Context, string, int64) (*pricing.Te
 	return func(context.Context, string, int64) (*pricing.Terms, error) { return &pricing.Terms{Book: book}, nil }
 }
 
-// bookNow is the price list of now.
-func bookNow(t interface {
+// chargesNow is what the time of a request costs.
+func chargesNow(t interface {
 	Helper()
 	Fatal(...any)
-}, s *Service) *pricing.Book {
+}, s *Service, r *Request) *charges {
 	t.Helper()
-	book, err := s.book(context.Background(), &Request{Tenant: schema.DefaultTenant})
+	ch, err := s.charges(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return book
+	return ch
 }
 
 func bookOf(t testing.TB, yaml string) *pricing.Book {

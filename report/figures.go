@@ -12,9 +12,15 @@ import (
 //
 //   - AllocatedMs = KnownMs + UnknownMs, KnownMs = ActiveMs + IdleMs, and FreeMs
 //     is the part of IdleMs during which nobody held the unit.
-//   - Cost is AllocatedMs times the price, IdleWaste the idle time that an owner
-//     held times the price, FreeCost FreeMs times the price; in the report's
-//     currency, rounded. They cover the priced time only and are nil without any.
+//   - Cost is what is billed: of an instance with a lease what the lines of its bill
+//     say, of other usage AllocatedMs times the price; in the report's currency,
+//     rounded. It covers what has a price and is nil where nothing has.
+//   - EffectiveCost is Cost with purchases spread over the time that they pay for,
+//     used or not. ListCost is what the time would have cost at list price; nil when
+//     that of any part is not known.
+//   - IdleWaste is the part of EffectiveCost for idle time that an owner held,
+//     FreeCost that for FreeMs. They and UsefulCost to CreditCost are the classes of
+//     EffectiveCost: they add up to it, as they are shown, too.
 //   - UnpricedMs is the allocated time for which there is no price.
 //   - Utilization is the mean in millionths over the time in which it is known,
 //     rounded half up; unknown when there is no such time.
@@ -46,27 +52,44 @@ type Figures struct {
 	OversubscribedMs int64
 	UsedCost         *big.Rat
 	UnusedCost       *big.Rat
+
+	ListCost      *big.Rat
+	EffectiveCost *big.Rat
+
+	UsefulCost           *big.Rat // active time
+	UnknownCost          *big.Rat // held time of which nobody knows what it was used for
+	StoppedCost          *big.Rat // billed while the instance did not hold its GPUs
+	MinimumCost          *big.Rat // billed beyond the instance's time, by a minimum or rounding
+	CommitmentUnusedCost *big.Rat // bought and not used
+	ReworkCost           *big.Rat // active time whose work was lost when the platform took the instance
+	MeterCost            *big.Rat // transfer, storage
+	CreditCost           *big.Rat // given back; negative
 }
 
-// collector adds up usage. Time is kept per price until the end: there are few
-// prices and many rows, and adding integers is exact and cheap.
+// collector adds up usage. Time is kept per rate until the end: there are few rates
+// and many rows, and adding integers is exact and cheap.
 type collector struct {
 	sums       schema.Sums
 	energyMj   *big.Int
 	unpricedMs int64
-	priced     map[*pricing.Entry]*pricedMs
+	priced     map[*rate]*pricedMs
+
+	lumped       bool // an amount was added that belongs to no time of a unit
+	listUnknown  bool
+	list, cost   big.Rat
+	lumpsOfClass [classes]big.Rat
 }
 
-// pricedMs is the time that one price applies to.
+// pricedMs is the time that one rate applies to.
 type pricedMs struct {
-	allocated, heldIdle, free int64
-	utilization               int64   // of known utilization
-	utilizationSum            big.Int // millionths x ms
+	allocated, active, heldIdle, free, unknown int64
+	utilization                                int64   // of known utilization
+	utilizationSum                             big.Int // millionths x ms
 }
 
-// add adds one row, priced if ok. It fails on what no store may return, and on
-// sums beyond 64 bits, rather than show a figure that wrapped around.
-func (c *collector) add(row *schema.UsageRow, price pricing.Price, ok bool) error {
+// add adds one row at its rate, nil = it has no price. It fails on what no store may
+// return, and on sums beyond 64 bits, rather than show a figure that wrapped around.
+func (c *collector) add(row *schema.UsageRow, at *rate) error {
 	s := &row.Sums
 	if min(s.ActiveMs, s.IdleMs, s.FreeMs, s.UnknownMs, s.AllocatedMs(), s.UtilizationMs, s.EnergyMj, s.EnergyMs, s.OverlapMs, s.OversubscribedMs) < 0 ||
 		s.FreeMs > s.IdleMs || max(s.OverlapMs, s.OversubscribedMs) > s.AllocatedMs() {
@@ -78,20 +101,22 @@ func (c *collector) add(row *schema.UsageRow, price pricing.Price, ok bool) erro
 	}
 	// The store's sum of one row fits; the sum of rows may not.
 	c.energyMj.Add(c.energyMj, big.NewInt(s.EnergyMj))
-	if !ok {
+	if at == nil {
 		c.unpricedMs += s.AllocatedMs()
 	} else {
 		if c.priced == nil {
-			c.priced = map[*pricing.Entry]*pricedMs{}
+			c.priced = map[*rate]*pricedMs{}
 		}
-		p := c.priced[price.Entry]
+		p := c.priced[at]
 		if p == nil {
 			p = &pricedMs{}
-			c.priced[price.Entry] = p
+			c.priced[at] = p
 		}
 		p.allocated += s.AllocatedMs()
+		p.active += s.ActiveMs
 		p.heldIdle += s.IdleMs - s.FreeMs
 		p.free += s.FreeMs
+		p.unknown += s.UnknownMs
 		p.utilization += s.UtilizationMs
 		if s.UtilizationSum != nil {
 			p.utilizationSum.Add(&p.utilizationSum, s.UtilizationSum)
@@ -101,6 +126,28 @@ func (c *collector) add(row *schema.UsageRow, price pricing.Price, ok bool) erro
 		return fmt.Errorf("report: the sum of times exceeds 64 bits of milliseconds; ask for a shorter span")
 	}
 	return nil
+}
+
+// lump adds an amount that does not depend on what a unit did.
+func (c *collector) lump(l *lumpRow) {
+	if l.lump.cost == nil || l.lump.effective == nil {
+		// Time without a price is counted; a quantity without one is in the charges.
+		if l.lump.line.Meter == pricing.MeterGPU {
+			ms := new(big.Rat).Mul(l.part, big.NewRat(l.lump.line.BillableMs, 1))
+			ms.Mul(ms, big.NewRat(l.lump.line.Segment.Gpus, 1))
+			c.unpricedMs += new(big.Int).Quo(ms.Num(), ms.Denom()).Int64()
+		}
+		return
+	}
+	c.lumped = true
+	c.cost.Add(&c.cost, new(big.Rat).Mul(l.lump.cost, l.part))
+	of := &c.lumpsOfClass[l.lump.class]
+	of.Add(of, new(big.Rat).Mul(l.lump.effective, l.part))
+	if l.lump.list == nil {
+		c.listUnknown = true
+		return
+	}
+	c.list.Add(&c.list, new(big.Rat).Mul(l.lump.list, l.part))
 }
 
 // figures returns the columns with exact, unrounded amounts.
@@ -114,27 +161,56 @@ func (c *collector) figures() Figures {
 	if s.EnergyMs > 0 {
 		f.EnergyMj = c.energyMj
 	}
-	if len(c.priced) > 0 {
-		for _, column := range amountColumns {
-			*column(&f) = new(big.Rat)
-		}
+	if len(c.priced) == 0 && !c.lumped {
+		return f
 	}
-	for entry, p := range c.priced {
-		price := pricing.Price{PerGPUHour: entry.PerGPUHour, Entry: entry}
-		f.Cost.Add(f.Cost, pricing.Cost(p.allocated, price))
-		f.IdleWaste.Add(f.IdleWaste, pricing.Cost(p.heldIdle, price))
-		f.FreeCost.Add(f.FreeCost, pricing.Cost(p.free, price))
-		used := p.used(price)
+	for _, column := range amountColumns {
+		*column(&f) = new(big.Rat)
+	}
+	f.Cost.Set(&c.cost)
+	f.ListCost.Set(&c.list)
+	for k, column := range classColumns {
+		(*column(&f)).Set(&c.lumpsOfClass[k])
+	}
+	listUnknown := c.listUnknown
+	for at, p := range c.priced {
+		plus := func(sum *big.Rat, ms int64, perMs *big.Rat) {
+			if ms != 0 {
+				sum.Add(sum, new(big.Rat).Mul(perMs, big.NewRat(ms, 1)))
+			}
+		}
+		plus(f.Cost, p.allocated, at.cost)
+		if at.list == nil {
+			listUnknown = true
+		} else {
+			plus(f.ListCost, p.allocated, at.list)
+		}
+		if at.rework {
+			plus(f.ReworkCost, p.active, at.effective)
+		} else {
+			plus(f.UsefulCost, p.active, at.effective)
+		}
+		plus(f.IdleWaste, p.heldIdle, at.effective)
+		plus(f.FreeCost, p.free, at.effective)
+		plus(f.UnknownCost, p.unknown, at.effective)
+		used := p.used(at)
 		f.UsedCost.Add(f.UsedCost, used)
-		f.UnusedCost.Add(f.UnusedCost, used.Sub(pricing.Cost(p.utilization, price), used))
+		plus(f.UnusedCost, p.utilization, at.effective)
+		f.UnusedCost.Sub(f.UnusedCost, used)
+	}
+	for _, column := range classColumns {
+		f.EffectiveCost.Add(f.EffectiveCost, *column(&f))
+	}
+	if listUnknown {
+		f.ListCost = nil
 	}
 	return f
 }
 
 // used is the exact price of the time of known utilization, weighted by it.
-func (p *pricedMs) used(price pricing.Price) *big.Rat {
+func (p *pricedMs) used(at *rate) *big.Rat {
 	ms := new(big.Rat).SetFrac(&p.utilizationSum, big.NewInt(schema.UtilizationOne))
-	return ms.Mul(ms, pricing.Cost(1, price))
+	return ms.Mul(ms, at.effective)
 }
 
 // mean is sum/ms in millionths, rounded half up.
@@ -158,10 +234,35 @@ var amountColumns = [...]func(*Figures) **big.Rat{
 	func(f *Figures) **big.Rat { return &f.FreeCost },
 	func(f *Figures) **big.Rat { return &f.UsedCost },
 	func(f *Figures) **big.Rat { return &f.UnusedCost },
+	func(f *Figures) **big.Rat { return &f.ListCost },
+	func(f *Figures) **big.Rat { return &f.EffectiveCost },
+	func(f *Figures) **big.Rat { return &f.UsefulCost },
+	func(f *Figures) **big.Rat { return &f.UnknownCost },
+	func(f *Figures) **big.Rat { return &f.StoppedCost },
+	func(f *Figures) **big.Rat { return &f.MinimumCost },
+	func(f *Figures) **big.Rat { return &f.CommitmentUnusedCost },
+	func(f *Figures) **big.Rat { return &f.ReworkCost },
+	func(f *Figures) **big.Rat { return &f.MeterCost },
+	func(f *Figures) **big.Rat { return &f.CreditCost },
+}
+
+// classColumns are the columns of the classes, whose sum is the effective cost.
+var classColumns = [classes]func(*Figures) **big.Rat{
+	useful:        func(f *Figures) **big.Rat { return &f.UsefulCost },
+	heldIdleClass: func(f *Figures) **big.Rat { return &f.IdleWaste },
+	freeClass:     func(f *Figures) **big.Rat { return &f.FreeCost },
+	unknownClass:  func(f *Figures) **big.Rat { return &f.UnknownCost },
+	stoppedClass:  func(f *Figures) **big.Rat { return &f.StoppedCost },
+	minimumClass:  func(f *Figures) **big.Rat { return &f.MinimumCost },
+	unusedClass:   func(f *Figures) **big.Rat { return &f.CommitmentUnusedCost },
+	reworkClass:   func(f *Figures) **big.Rat { return &f.ReworkCost },
+	meterClass:    func(f *Figures) **big.Rat { return &f.MeterCost },
+	creditClass:   func(f *Figures) **big.Rat { return &f.CreditCost },
 }
 
 // roundColumns rounds the amounts of all rows and sets the totals' to their sum.
 func roundColumns(rows []*Figures, totals *Figures) {
+	rest := totals.largest()
 	for _, column := range amountColumns {
 		parts := make([]*big.Rat, len(rows))
 		for i, f := range rows {
@@ -175,4 +276,35 @@ func roundColumns(rows []*Figures, totals *Figures) {
 			*column(totals) = total
 		}
 	}
+	for _, f := range rows {
+		f.balance(rest)
+	}
+	totals.balance(rest)
+}
+
+// largest returns the class that most of the effective cost is in.
+func (f *Figures) largest() class {
+	k := useful
+	for i, column := range classColumns {
+		if x := *column(f); x != nil && x.Cmp(*classColumns[k](f)) > 0 {
+			k = class(i)
+		}
+	}
+	return k
+}
+
+// balance makes the rounded classes add up to the rounded effective cost: what rounding
+// left over, at most a few last digits, goes to one of them. It is the same one in all
+// rows and in the totals, so that columns add up, too.
+func (f *Figures) balance(rest class) {
+	if f.EffectiveCost == nil {
+		return
+	}
+	left := new(big.Rat).Set(f.EffectiveCost)
+	for k, column := range classColumns {
+		if class(k) != rest {
+			left.Sub(left, *column(f))
+		}
+	}
+	*classColumns[rest](f) = left
 }

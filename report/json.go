@@ -119,6 +119,16 @@ var figureColumns = [...]struct {
 	{"oversubscribed_ms", false, func(f *Figures, _ string) string { return strconv.FormatInt(f.OversubscribedMs, 10) }},
 	{"used_cost", true, func(f *Figures, currency string) string { return amountText(f.UsedCost, currency) }},
 	{"unused_cost", true, func(f *Figures, currency string) string { return amountText(f.UnusedCost, currency) }},
+	{"list_cost", true, func(f *Figures, currency string) string { return amountText(f.ListCost, currency) }},
+	{"effective_cost", true, func(f *Figures, currency string) string { return amountText(f.EffectiveCost, currency) }},
+	{"useful_cost", true, func(f *Figures, currency string) string { return amountText(f.UsefulCost, currency) }},
+	{"unknown_cost", true, func(f *Figures, currency string) string { return amountText(f.UnknownCost, currency) }},
+	{"stopped_cost", true, func(f *Figures, currency string) string { return amountText(f.StoppedCost, currency) }},
+	{"minimum_cost", true, func(f *Figures, currency string) string { return amountText(f.MinimumCost, currency) }},
+	{"commitment_unused_cost", true, func(f *Figures, currency string) string { return amountText(f.CommitmentUnusedCost, currency) }},
+	{"rework_cost", true, func(f *Figures, currency string) string { return amountText(f.ReworkCost, currency) }},
+	{"meter_cost", true, func(f *Figures, currency string) string { return amountText(f.MeterCost, currency) }},
+	{"credit_cost", true, func(f *Figures, currency string) string { return amountText(f.CreditCost, currency) }},
 }
 
 type qualityColumn struct {

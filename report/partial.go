@@ -90,13 +90,14 @@ func readCursor(text string, by []string) ([]string, error) {
 }
 
 // some answers a question for some of its rows.
-func (s *Service) some(ctx context.Context, r *Report, book *pricing.Book) error {
+func (s *Service) some(ctx context.Context, r *Report, ch *charges) error {
 	cal := newCalendar(&r.Request)
-	cuts, err := allCuts(&r.Request, cal, book)
+	cuts, err := allCuts(&r.Request, cal, ch)
 	if err != nil {
 		return err
 	}
-	w := &walk{r: r, cal: cal, cuts: cuts, book: book, stored: storedKeys(r.By), totals: &collector{}}
+	w := &walk{r: r, cal: cal, cuts: cuts, ch: ch, stored: storedKeys(r.By), totals: &collector{}}
+	w.lumps = w.after(ch.lumpRows(&r.Request, cal, cuts))
 	scan := w.scan()
 	if r.Limit > 0 {
 		// A page reads no more rows than it shows, so its totals are asked for apart.
@@ -108,11 +109,14 @@ func (s *Service) some(ctx context.Context, r *Report, book *pricing.Book) error
 		}
 		of := r.Request
 		of.By = nil
-		if _, w.totals, err = group(&of, newCalendar(&of), cuts, rows, book); err != nil {
+		if _, w.totals, err = group(&of, newCalendar(&of), cuts, rows, ch); err != nil {
 			return err
 		}
 	}
 	err = inOrder(ctx, s.Store, &scan, w.row)
+	if err == nil {
+		err = w.until(nil)
+	}
 	if err == nil {
 		err = w.flush()
 	}
@@ -150,8 +154,9 @@ type walk struct {
 	r      *Report
 	cal    *calendar
 	cuts   []int64
-	book   *pricing.Book
+	ch     *charges
 	stored []string
+	lumps  []lumpRow // not added yet, in the order of their keys
 
 	totals *collector // of all groups
 	group  *collected // the one that rows are being added to; nil before the first
@@ -167,7 +172,7 @@ var errPageFull = errors.New("the page is full")
 // order of time and a date can come twice.
 func (w *walk) scan() schema.UsageScan {
 	scan := schema.UsageScan{UsageQuery: schema.UsageQuery{
-		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: w.r.Filter, AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs,
+		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: w.r.Filter, AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs, Rated: w.ch.spans,
 	}}
 	next := 0
 	for i, key := range w.r.By {
@@ -215,23 +220,59 @@ func (w *walk) row(row *schema.UsageRow) error {
 	}
 	start := w.cuts[row.Piece]
 	keys, order := rowKeys(w.r.By, row.Keys, w.cal, start)
-	if w.group == nil || !slices.Equal(order, w.group.order) {
-		if w.group != nil && slices.Compare(order, w.group.order) < 0 {
-			return fmt.Errorf("the store gave %q after %q", order, w.group.order)
-		}
-		if err := w.flush(); err != nil {
-			return err
-		}
-		w.group = &collected{Row: Row{Keys: keys, order: order}}
+	if err := w.until(order); err != nil {
+		return err
 	}
-	price, ok := w.book.Price(row.Model, row.Platform, row.Region, start)
-	if err := w.group.add(row, price, ok); err != nil {
+	if err := w.enter(keys, order); err != nil {
+		return err
+	}
+	price := w.ch.rate(row, start)
+	if err := w.group.add(row, price); err != nil {
 		return err
 	}
 	if w.r.Limit > 0 {
 		return nil
 	}
-	return w.totals.add(row, price, ok)
+	return w.totals.add(row, price)
+}
+
+// enter makes the group of a row the one that rows are added to.
+func (w *walk) enter(keys, order []string) error {
+	if w.group != nil && slices.Equal(order, w.group.order) {
+		return nil
+	}
+	if w.group != nil && slices.Compare(order, w.group.order) < 0 {
+		return fmt.Errorf("the store gave %q after %q", order, w.group.order)
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	w.group = &collected{Row: Row{Keys: keys, order: order}}
+	return nil
+}
+
+// until adds the lumps of groups up to that of a row; nil = all.
+func (w *walk) until(order []string) error {
+	for len(w.lumps) > 0 && (order == nil || slices.Compare(w.lumps[0].order, order) <= 0) {
+		l := &w.lumps[0]
+		if err := w.enter(l.keys, l.order); err != nil {
+			return err
+		}
+		w.group.lump(l)
+		if w.r.Limit == 0 {
+			w.totals.lump(l)
+		}
+		w.lumps = w.lumps[1:]
+	}
+	return nil
+}
+
+// after leaves out the lumps of earlier pages.
+func (w *walk) after(lumps []lumpRow) []lumpRow {
+	if w.r.after == nil {
+		return lumps
+	}
+	return slices.DeleteFunc(lumps, func(l lumpRow) bool { return slices.Compare(l.order, w.r.after) <= 0 })
 }
 
 // flush ends a group: it is one more row, of which those asked for are kept.
@@ -264,6 +305,7 @@ func (w *walk) flush() error {
 func (w *walk) finish() {
 	r := w.r
 	r.Totals = w.totals.figures()
+	rest := r.Totals.largest()
 	r.Rows = make([]Row, len(w.groups))
 	if r.Top > 0 {
 		r.RowCount = w.count
@@ -274,17 +316,18 @@ func (w *walk) finish() {
 	for i, g := range w.groups {
 		r.Rows[i] = g.Row
 		r.Rows[i].Figures = g.figures()
-		roundEach(&r.Rows[i].Figures)
+		roundEach(&r.Rows[i].Figures, rest)
 	}
-	roundEach(&r.Totals)
+	roundEach(&r.Totals, rest)
 }
 
-func roundEach(f *Figures) {
+func roundEach(f *Figures, rest class) {
 	for _, column := range amountColumns {
 		if x := column(f); *x != nil {
 			_, *x = pricing.RoundParts([]*big.Rat{*x}, pricing.Decimals)
 		}
 	}
+	f.balance(rest)
 }
 
 // compareSize compares rows by what makes one the top: waste or cost, unrounded,

@@ -21,7 +21,7 @@ func exact(t *rapid.T, s *Service, p Params) []*collected {
 		t.Fatal(err)
 	}
 	cal := newCalendar(&req)
-	cuts, err := allCuts(&req, cal, bookNow(t, s))
+	cuts, err := allCuts(&req, cal, chargesNow(t, s, &req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func exact(t *rapid.T, s *Service, p Params) []*collected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, _, err := group(&req, cal, cuts, rows, bookNow(t, s))
+	groups, _, err := group(&req, cal, cuts, rows, chargesNow(t, s, &req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestPartsAreRefused(t *testing.T) {
 
 // A store that breaks its promise must not show one group as two rows.
 func TestAStoreOutOfOrderIsAnError(t *testing.T) {
-	w := &walk{r: &Report{Request: Request{By: []string{"instance"}, Top: 5}}, cal: &calendar{}, cuts: []int64{0, 10}, stored: []string{"instance"}, totals: &collector{}}
+	w := &walk{r: &Report{Request: Request{By: []string{"instance"}, Top: 5}}, cal: &calendar{}, cuts: []int64{0, 10}, ch: &charges{}, stored: []string{"instance"}, totals: &collector{}}
 	for i, instance := range []string{"a", "b", "a"} {
 		err := w.row(&schema.UsageRow{Keys: []string{instance}, Sums: schema.Sums{ActiveMs: 1}})
 		if (err != nil) != (i == 2) {

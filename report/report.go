@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -52,17 +51,17 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
 		return nil, err
 	}
-	book, err := s.book(ctx, &req)
+	ch, err := s.charges(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Request: req, Currency: currencyOf(book), Rows: []Row{}}
+	r := &Report{Request: req, Currency: ch.currency, Rows: []Row{}}
 	switch {
 	case req.Kind == "quality":
 	case r.partial():
-		err = s.some(ctx, r, book)
+		err = s.some(ctx, r, ch)
 	default:
-		err = s.usage(ctx, r, book)
+		err = s.usage(ctx, r, ch)
 	}
 	if err != nil {
 		return nil, err
@@ -90,8 +89,8 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	return r, nil
 }
 
-func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) error {
-	groups, totals, err := s.collect(ctx, &r.Request, book)
+func (s *Service) usage(ctx context.Context, r *Report, ch *charges) error {
+	groups, totals, err := s.collect(ctx, &r.Request, ch)
 	if err != nil {
 		return err
 	}
@@ -101,29 +100,39 @@ func (s *Service) usage(ctx context.Context, r *Report, book *pricing.Book) erro
 
 // collect adds up the usage of a request per group, in the order of the groups'
 // keys, and in total. Nothing is rounded yet.
-func (s *Service) collect(ctx context.Context, r *Request, book *pricing.Book) ([]*collected, *collector, error) {
+func (s *Service) collect(ctx context.Context, r *Request, ch *charges) ([]*collected, *collector, error) {
 	cal := newCalendar(r)
-	cuts, err := allCuts(r, cal, book)
+	cuts, err := allCuts(r, cal, ch)
 	if err != nil {
 		return nil, nil, err
 	}
 	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs,
+		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs, Rated: ch.spans,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("report: usage: %w", err)
 	}
-	return group(r, cal, cuts, rows, book)
+	return group(r, cal, cuts, rows, ch)
+}
+
+// cost is collect with the terms of the request.
+func (s *Service) cost(ctx context.Context, r *Request) ([]*collected, error) {
+	ch, err := s.charges(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	groups, _, err := s.collect(ctx, r, ch)
+	return groups, err
 }
 
 // allCuts returns the span's ends, the changes of every time key asked for and
 // the changes of any price, so that each piece has one key and one price.
-func allCuts(r *Request, cal *calendar, book *pricing.Book) ([]int64, error) {
+func allCuts(r *Request, cal *calendar, ch *charges) ([]int64, error) {
 	cuts, err := cal.cuts(r.FromMs, r.ToMs)
 	if err != nil {
 		return nil, err
 	}
-	cuts = append(cuts, book.Cuts(r.FromMs, r.ToMs)...)
+	cuts = append(cuts, ch.cuts(r.FromMs, r.ToMs)...)
 	cuts = append(cuts, r.FromMs, r.ToMs)
 	slices.Sort(cuts)
 	cuts = slices.Compact(cuts)
@@ -152,24 +161,12 @@ type collected struct {
 
 // group adds up the store's rows per group and in total. Groups come in the
 // order of their keys.
-func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, book *pricing.Book) ([]*collected, *collector, error) {
+func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, ch *charges) ([]*collected, *collector, error) {
 	byKey := map[string]*collected{}
 	totals := &collector{}
 	stored := storedKeys(r.By)
 	var id []byte
-	for i := range rows {
-		row := &rows[i]
-		if row.Piece < 0 || row.Piece >= len(cuts)-1 || len(row.Keys) != len(stored) {
-			return nil, nil, fmt.Errorf("report: impossible usage row %+v", *row)
-		}
-		if row.AllocatedMs() == 0 {
-			// A group without time is no row, and its price prices nothing.
-			continue
-		}
-		start := cuts[row.Piece]
-		price, ok := book.Price(row.Model, row.Platform, row.Region, start)
-		var keys, order []string
-		keys, order = rowKeys(r.By, row.Keys, cal, start)
+	groupOf := func(keys, order []string) *collected {
 		id = id[:0]
 		for _, k := range keys {
 			id = strconv.AppendInt(id, int64(len(k)), 10)
@@ -180,12 +177,30 @@ func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, book
 			g = &collected{Row: Row{Keys: keys, order: order}}
 			byKey[string(id)] = g
 		}
-		if err := g.add(row, price, ok); err != nil {
+		return g
+	}
+	for i := range rows {
+		row := &rows[i]
+		if row.Piece < 0 || row.Piece >= len(cuts)-1 || len(row.Keys) != len(stored) {
+			return nil, nil, fmt.Errorf("report: impossible usage row %+v", *row)
+		}
+		if row.AllocatedMs() == 0 {
+			// A group without time is no row, and its price prices nothing.
+			continue
+		}
+		start := cuts[row.Piece]
+		price := ch.rate(row, start)
+		g := groupOf(rowKeys(r.By, row.Keys, cal, start))
+		if err := g.add(row, price); err != nil {
 			return nil, nil, err
 		}
-		if err := totals.add(row, price, ok); err != nil {
+		if err := totals.add(row, price); err != nil {
 			return nil, nil, err
 		}
+	}
+	for _, l := range ch.lumpRows(r, cal, cuts) {
+		groupOf(l.keys, l.order).lump(&l)
+		totals.lump(&l)
 	}
 	groups := make([]*collected, 0, len(byKey))
 	for _, g := range byKey {

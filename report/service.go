@@ -46,6 +46,9 @@ type Options struct {
 	// nil terms, price nothing. It is asked once per report, so that one report never
 	// mixes two versions.
 	Terms func(ctx context.Context, tenant string, asOfMs int64) (*pricing.Terms, error)
+	// Rated tells what leases, meters and outages there are to rate; nil = none. Then
+	// leased time costs what usage without a lease does.
+	Rated Rated
 	// Settled says whether an answer as of an instant can still change; nil
 	// refuses every such question.
 	Settled Settled
@@ -77,15 +80,6 @@ func New(o Options) (*Service, error) {
 		o.ThresholdMillionths = DefaultThreshold
 	}
 	return &Service{o}, nil
-}
-
-// book returns the price list of a request.
-func (s *Service) book(ctx context.Context, r *Request) (*pricing.Book, error) {
-	terms, err := s.Terms(ctx, r.Tenant, r.AsOfMs)
-	if err != nil || terms == nil {
-		return nil, err
-	}
-	return terms.Book, nil
 }
 
 func currencyOf(b *pricing.Book) string {

@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/schema"
 )
 
@@ -256,26 +255,26 @@ func alreadyClosed(c *schema.Statement) error {
 // compute makes the statement of a request, still open, with the adjustments of
 // all closed periods.
 func (s *Statements) compute(ctx context.Context, r *Request, month string, closed []schema.Statement) (*Statement, error) {
-	book, err := s.Service.book(ctx, r)
+	ch, err := s.Service.charges(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	currency := currencyOf(book)
+	currency := ch.currency
 	doc := &Statement{
 		State: StateOpen, Tenant: r.Tenant, Period: month, Zone: r.ZoneName, From: instantIn(utc, r.FromMs), To: instantIn(utc, r.ToMs), AsOf: instantIn(utc, r.AsOfMs),
 		By: r.By, Adjustments: []Adjustment{}, Incidents: []OpenIncident{},
 	}
 	if currency != "" {
-		doc.Currency, doc.PriceVersion = &currency, &book.Hash
+		doc.Currency, doc.PriceVersion = &currency, orNil(ch.version())
 	}
-	groups, _, err := s.Service.collect(ctx, r, book)
+	groups, _, err := s.Service.collect(ctx, r, ch)
 	if err != nil {
 		return nil, err
 	}
 	var totals, adjusted sums
 	doc.Rows, totals = render(r.By, linesOf(groups), currency)
 	for i := range closed {
-		a, change, err := s.adjustment(ctx, r, &closed[i], closed[len(closed)-1].AsOfMs, book)
+		a, change, err := s.adjustment(ctx, r, &closed[i], closed[len(closed)-1].AsOfMs, currency)
 		if err != nil {
 			return nil, err
 		}
@@ -315,23 +314,22 @@ func (s *Statements) arrivals(ctx context.Context, r *Request, c *schema.Stateme
 
 // adjustment is what changed in a closed period since the instant it was billed
 // through; nil when nothing came in.
-func (s *Statements) adjustment(ctx context.Context, r *Request, c *schema.Statement, billedMs int64, book *pricing.Book) (*Adjustment, *sums, error) {
+func (s *Statements) adjustment(ctx context.Context, r *Request, c *schema.Statement, billedMs int64, currency string) (*Adjustment, *sums, error) {
 	arrivals, err := s.arrivals(ctx, r, c, billedMs)
 	if err != nil || arrivals.Total == 0 {
 		return nil, nil, err
 	}
 	at := *r
 	at.FromMs, at.ToMs = c.FromMs, c.ToMs
-	after, _, err := s.Service.collect(ctx, &at, book)
+	after, err := s.Service.cost(ctx, &at)
 	if err != nil {
 		return nil, nil, err
 	}
 	at.AsOfMs = billedMs
-	before, _, err := s.Service.collect(ctx, &at, book)
+	before, err := s.Service.cost(ctx, &at)
 	if err != nil {
 		return nil, nil, err
 	}
-	currency := currencyOf(book)
 	rows, change := render(r.By, difference(linesOf(after), linesOf(before)), currency)
 	if len(rows) == 0 && arrivals.usage == 0 {
 		return nil, nil, nil // the corrections and leases are of other periods

@@ -443,7 +443,7 @@ func TestStatementsAddUp(t *testing.T) {
 				rt.Fatal(err)
 			}
 			req.AsOfMs = at(last)
-			_, totals, err := o.Service.collect(t.Context(), &req, bookNow(t, o.Service))
+			_, totals, err := o.Service.collect(t.Context(), &req, chargesNow(t, o.Service, &req))
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -491,7 +491,7 @@ func checkDifference(t *rapid.T, o *office, p, zone, was string) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	groups, _, err := o.Service.collect(o.t.Context(), &req, bookNow(o.t, o.Service))
+	groups, _, err := o.Service.collect(o.t.Context(), &req, chargesNow(o.t, o.Service, &req))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,11 +109,11 @@ func (s *Statements) Diff(ctx context.Context, p DiffParams) (*StatementDiff, er
 }
 
 func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, f *Frozen) (*StatementDiff, error) {
-	book, err := s.Service.book(ctx, r)
+	ch, err := s.Service.charges(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	currency := currencyOf(book)
+	currency := ch.currency
 	if then := f.Currency; then != nil && currency != "" && *then != currency {
 		return nil, conflict("the statement of %s is in %s and the price list now in %s; amounts of two currencies have no difference", c.Period, *then, currency)
 	} else if then != nil {
@@ -123,7 +123,7 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 	if err != nil {
 		return nil, err
 	}
-	after, _, err := s.Service.collect(ctx, r, book)
+	after, _, err := s.Service.collect(ctx, r, ch)
 	if err != nil {
 		return nil, err
 	}
@@ -136,8 +136,8 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 		Tenant: r.Tenant, Period: c.Period, Zone: c.Zone, From: f.From, To: f.To, Hash: c.Hash, ClosedAsOf: f.AsOf, AsOf: instantIn(utc, r.AsOfMs),
 		Currency: orNil(currency), PriceVersion: f.PriceVersion, By: f.By, Rows: rows, Totals: change.figures(currency), Events: arrivals,
 	}
-	if book != nil {
-		d.PriceVersionNow = orNil(book.Hash)
+	if ch.book != nil {
+		d.PriceVersionNow = orNil(ch.version())
 	}
 	return d, nil
 }

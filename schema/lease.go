@@ -7,6 +7,13 @@ type StoredLease struct {
 	Position
 }
 
+// StoredOther is a meter or an outage event as it is stored.
+type StoredOther struct {
+	Event
+	Payload Hash
+	Position
+}
+
 // LeaseContent is a content of a lease event's identity. Counted says whether it is
 // the one that was stored first and that no correction took out.
 type LeaseContent struct {

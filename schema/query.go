@@ -20,6 +20,16 @@ type UsageQuery struct {
 	// NowMs is when the question is asked: leased time that lies later has not
 	// happened and is not allocated. 0 = there is no later.
 	NowMs int64
+	// Rated are times of instances with a lease in which the same is paid for each of
+	// their GPUs; rows are kept apart by it. Spans of an instance are in order and
+	// do not overlap; whatever they leave out has the rate 0.
+	Rated map[string][]RatedSpan
+}
+
+// RatedSpan is a time of an instance with one rate. What a rate is, the asker knows.
+type RatedSpan struct {
+	FromMs, ToMs int64
+	Rate         int // from 1
 }
 
 // UsageRow is the usage of one group in one piece.
@@ -29,6 +39,7 @@ type UsageRow struct {
 	Model    string
 	Platform string
 	Region   string
+	Rate     int // of [UsageQuery].Rated; 0 = none
 	Sums
 }
 

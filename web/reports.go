@@ -151,7 +151,7 @@ type figuresDoc struct {
 	IdleMs      int64   `json:"idle_ms" doc:"Known and not active, held or free"`
 	UnknownMs   int64   `json:"unknown_ms" doc:"Time without a valid activity reading; never counted as idle"`
 	Utilization *string `json:"utilization" doc:"Mean over the time in which it is known, 0 to 1, at most six decimals, rounded half up"`
-	Cost        *string `json:"cost" doc:"Allocated time times price; null without priced time"`
+	Cost        *string `json:"cost" doc:"What is billed: of leased instances by the lines of their bill, else allocated time times price; null without a price"`
 	IdleWaste   *string `json:"idle_waste" doc:"Idle time that an owner held, times price"`
 	UnpricedMs  int64   `json:"unpriced_ms" doc:"Allocated time without a price, in no amount"`
 	FreeMs      int64   `json:"free_ms" doc:"Part of idle_ms during which nobody held the unit"`
@@ -162,6 +162,17 @@ type figuresDoc struct {
 	OversubscribedMs int64   `json:"oversubscribed_ms" doc:"Part of allocated_ms in which the instances that held a unit claimed more than all of it"`
 	UsedCost         *string `json:"used_cost" doc:"Time of known utilization times utilization times price; null without priced time"`
 	UnusedCost       *string `json:"unused_cost" doc:"The rest of the cost of that time; time of unknown utilization is in neither"`
+
+	ListCost             *string `json:"list_cost" doc:"What the time would have cost at list price; null when that of any part is not known"`
+	EffectiveCost        *string `json:"effective_cost" doc:"Cost with purchases spread over what they pay for: the sum of idle_waste, free_cost and the columns from useful_cost on"`
+	UsefulCost           *string `json:"useful_cost" doc:"Of active time"`
+	UnknownCost          *string `json:"unknown_cost" doc:"Of held time of which nobody knows what it was used for"`
+	StoppedCost          *string `json:"stopped_cost" doc:"Billed while the instance did not hold its GPUs"`
+	MinimumCost          *string `json:"minimum_cost" doc:"Billed beyond the time of the instance, by a minimum or rounding"`
+	CommitmentUnusedCost *string `json:"commitment_unused_cost" doc:"Bought and not used"`
+	ReworkCost           *string `json:"rework_cost" doc:"Of active time whose work was lost when the platform took the instance"`
+	MeterCost            *string `json:"meter_cost" doc:"Transfer, storage and other meters"`
+	CreditCost           *string `json:"credit_cost" doc:"Given back; negative"`
 }
 
 type reportDoc struct {

@@ -198,8 +198,8 @@ func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schem
 				continue
 			}
 			ms[indexOf(windows, cell.WindowMs)] += cell.ActiveMs + cell.IdleMs + cell.UnknownMs
-			if sums != nil && v.wants(v.at(cell.Instance, cell.WindowMs)) && matches(&cell, v.q.Filter) {
-				sums.add(rowOf(&cell, piece, v.q.By))
+			if span := v.at(cell.Instance, cell.WindowMs); sums != nil && v.wants(span) && matches(&cell, v.q.Filter) {
+				sums.add(ratedRow(&cell, piece, v.q.By, span))
 			}
 		}
 		for i, w := range windows {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -45,6 +46,7 @@ type leaseSpan struct {
 	held         bool
 	gpus         int64
 	group        int // position in groups, from 1; 0 = nothing is added
+	rate         int // that the asker gave for it; 0 = none
 }
 
 // leaseGroup is a row in the making: leased time that nobody reported, per piece.
@@ -105,7 +107,7 @@ func newLeaseView(q *schema.UsageQuery, lines [][]schema.LeaseSegment, outside b
 			if i == 0 {
 				at = 0
 			}
-			rows = append(rows, clickhouse.LeaseSpan{Instance: line[0].Instance, AtMs: at, Held: s.held, Gpus: s.gpus, Group: s.group})
+			rows = append(rows, clickhouse.LeaseSpan{Instance: line[0].Instance, AtMs: at, Held: s.held, Gpus: s.gpus, Group: s.group, Rate: s.rate})
 			if err := v.lease(&s); err != nil {
 				return nil, fmt.Errorf("lease of instance %q: %w", line[0].Instance, err)
 			}
@@ -133,21 +135,24 @@ func (v *leaseView) cut(cuts []int64) {
 // back as far as anybody may ask.
 func (v *leaseView) spansOf(line []schema.LeaseSegment, from, to int64) []leaseSpan {
 	spans := []leaseSpan{{toMs: math.MaxInt64}}
-	for i := range line {
-		s := &line[i]
+	for part := range rated(line, v.q.Rated[line[0].Instance]) {
+		s := &part.LeaseSegment
 		if s.FromMs >= to {
 			break
 		}
 		next := leaseSpan{fromMs: s.FromMs, toMs: schema.LeaseOpen, held: s.Held()}
+		if next.held {
+			next.rate = part.rate
+		}
 		if next.held && s.Gpus > 0 && max(s.FromMs, from) < min(s.ToMs, v.clipMs) {
-			next.group = v.group(s)
+			next.group = v.group(s, next.rate)
 		}
 		if next.group > 0 {
 			next.gpus = s.Gpus
 		}
 		last := &spans[len(spans)-1]
 		switch {
-		case next.held == last.held && next.gpus == last.gpus && next.group == last.group:
+		case next.held == last.held && next.gpus == last.gpus && next.group == last.group && next.rate == last.rate:
 			continue
 		case s.FromMs <= from: // what came before lies before the question
 			spans = append(spans[:0], next)
@@ -159,15 +164,50 @@ func (v *leaseView) spansOf(line []schema.LeaseSegment, from, to int64) []leaseS
 	return spans
 }
 
+// ratedSegment is a part of a lease's segment with one rate.
+type ratedSegment struct {
+	schema.LeaseSegment
+	rate int
+}
+
+// rated cuts the segments of an instance where its rate changes.
+func rated(line []schema.LeaseSegment, spans []schema.RatedSpan) iter.Seq[ratedSegment] {
+	return func(yield func(ratedSegment) bool) {
+		next := 0
+		for i := range line {
+			part := ratedSegment{LeaseSegment: line[i]}
+			end := part.ToMs
+			for part.FromMs < end {
+				for next < len(spans) && spans[next].ToMs <= part.FromMs {
+					next++
+				}
+				part.rate, part.ToMs = 0, end
+				if next < len(spans) {
+					if s := spans[next]; s.FromMs <= part.FromMs {
+						part.rate, part.ToMs = s.Rate, min(end, s.ToMs)
+					} else {
+						part.ToMs = min(end, s.FromMs)
+					}
+				}
+				if !yield(part) {
+					return
+				}
+				part.FromMs = part.ToMs
+			}
+		}
+	}
+}
+
 // group returns the row to which a segment's time is added, 0 when the question
 // does not ask for it.
-func (v *leaseView) group(s *schema.LeaseSegment) int {
+func (v *leaseView) group(s *schema.LeaseSegment, rate int) int {
 	cell := schema.Cell{Owner: s.Owner}
 	if v.outside || !matches(&cell, v.q.Filter) {
 		return 0
 	}
 	row := rowOf(&cell, 0, v.q.By)
-	key := strconv.FormatBool(s.Idle()) + "\x00" + strings.Join(append([]string{row.Model, row.Platform, row.Region}, row.Keys...), "\x00")
+	row.Rate = rate
+	key := strconv.FormatBool(s.Idle()) + "\x00" + strconv.Itoa(rate) + "\x00" + strings.Join(append([]string{row.Model, row.Platform, row.Region}, row.Keys...), "\x00")
 	if have := v.groupOf[key]; have > 0 {
 		return have
 	}

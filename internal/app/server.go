@@ -53,6 +53,7 @@ func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	service, err := report.New(report.Options{
 		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
 		Terms: func(context.Context, string, int64) (*pricing.Terms, error) { return &pricing.Terms{Book: a.book}, nil },
+		Rated: ratedStore{&usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace}},
 		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
 			return jetstream.Settled(ctx, a.nc, "")
 		}, a.o.Clock),

@@ -134,15 +134,16 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 		}
 		for _, cell := range aggregator.Compute(events, cut, s.threshold, facts) {
 			at := indexOf(windows, cell.WindowMs)
+			var span *leaseSpan
 			if v != nil {
-				span := v.at(cell.Instance, cell.WindowMs)
+				span = v.at(cell.Instance, cell.WindowMs)
 				if !v.wants(span) {
 					continue
 				}
 				covering.add(&cell, span, windows[at])
 			}
 			if matches(&cell, q.Filter) {
-				sums.add(rowOf(&cell, pieces[at], q.By))
+				sums.add(ratedRow(&cell, pieces[at], q.By, span))
 			}
 		}
 		return nil
@@ -165,7 +166,7 @@ func (s *rowSums) add(rows ...schema.UsageRow) {
 		s.at = map[string]int{}
 	}
 	for _, r := range rows {
-		key := fmt.Sprint(r.Piece, "\x00", r.Model, "\x00", r.Platform, "\x00", r.Region, "\x00", strings.Join(r.Keys, "\x00"))
+		key := fmt.Sprint(r.Piece, "\x00", r.Rate, "\x00", r.Model, "\x00", r.Platform, "\x00", r.Region, "\x00", strings.Join(r.Keys, "\x00"))
 		if at, ok := s.at[key]; ok {
 			s.rows[at].Add(&r.Sums)
 			continue
@@ -188,6 +189,15 @@ func rowOf(c *schema.Cell, piece int, by []string) schema.UsageRow {
 	}
 	if c.Instance == "" {
 		r.FreeMs = c.IdleMs
+	}
+	return r
+}
+
+// ratedRow is a row of the usage of an instance under a lease, nil = under none.
+func ratedRow(c *schema.Cell, piece int, by []string, span *leaseSpan) schema.UsageRow {
+	r := rowOf(c, piece, by)
+	if span != nil {
+		r.Rate = span.rate
 	}
 	return r
 }

@@ -27,7 +27,23 @@ func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs i
 
 // leaseEvents returns those that meet the further condition.
 func (db *DB) leaseEvents(ctx context.Context, tenant, condition string, asOfMs int64) ([]schema.StoredLease, error) {
-	where := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs) + condition
+	var list []schema.StoredLease
+	err := db.wholeEvents(ctx, "raw_lease", tenant, condition, asOfMs, func(e *schema.Event, payload schema.Hash, at schema.Position) error {
+		if e.Lease == nil {
+			return fmt.Errorf("event %s/%s is no lease event", e.Header().Source, e.Header().ID)
+		}
+		list = append(list, schema.StoredLease{Lease: *e.Lease, Payload: payload, Position: at})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read lease events: %w", err)
+	}
+	return list, nil
+}
+
+// wholeEvents visits the events of a table that keeps them whole, copies and conflicts
+// included.
+func (db *DB) wholeEvents(ctx context.Context, table, tenant, condition string, asOfMs int64, visit func(e *schema.Event, payload schema.Hash, at schema.Position) error) error {
 	var (
 		event           proto.ColStr
 		stream          textResult
@@ -35,32 +51,28 @@ func (db *DB) leaseEvents(ctx context.Context, tenant, condition string, asOfMs 
 		epoch, sequence proto.ColUInt64
 		place           proto.ColUInt32
 		storedNs        proto.ColInt64
-		list            []schema.StoredLease
 	)
 	results := proto.Results{
 		{Name: "event", Data: &event}, {Name: "payload", Data: &payload}, {Name: "stream", Data: &stream}, {Name: "epoch", Data: &epoch},
 		{Name: "stream_sequence", Data: &sequence}, {Name: "place", Data: &place}, {Name: "stored_ns", Data: &storedNs},
 	}
-	query := "SELECT event, payload, stream, epoch, stream_sequence, place, toUnixTimestamp64Nano(stored_at) AS stored_ns FROM raw_lease WHERE " + where
-	err := db.wire.query(ctx, query, results, func(rows int) error {
+	query := "SELECT event, payload, stream, epoch, stream_sequence, place, toUnixTimestamp64Nano(stored_at) AS stored_ns FROM " + table +
+		" WHERE tenant = " + quoteText(tenant) + asOfCondition(asOfMs) + condition
+	return db.wire.query(ctx, query, results, func(rows int) error {
 		for i := range rows {
 			e, err := schema.DecodeEvent([]byte(event.Row(i)))
 			if err != nil {
 				return err
 			}
-			if e.Lease == nil {
-				return fmt.Errorf("event %s/%s is no lease event", e.Header().Source, e.Header().ID)
-			}
-			list = append(list, schema.StoredLease{Lease: *e.Lease, Payload: payload[i], Position: schema.Position{
+			err = visit(e, payload[i], schema.Position{
 				Tenant: tenant, Stream: stream.Row(i), Epoch: epoch[i], StreamSequence: sequence[i], Place: place[i], StoredAtNs: storedNs[i],
-			}})
+			})
+			if err != nil {
+				return err
+			}
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read lease events: %w", err)
-	}
-	return list, nil
 }
 
 // LeaseSpan says what an instance's lease means for its usage from AtMs until
@@ -73,6 +85,7 @@ type LeaseSpan struct {
 	// to Group. Group 0 adds nothing.
 	Gpus  int64
 	Group int
+	Rate  int
 }
 
 // InstanceWindow is a window of the usage of one instance.
@@ -98,9 +111,9 @@ func NewLeaseTable(spans []LeaseSpan, outside bool) *LeaseTable {
 		if s.Held {
 			held = 1
 		}
-		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\n", tabText.Replace(s.Instance), s.AtMs, held, s.Gpus, s.Group)
+		fmt.Fprintf(&b, "%s\t%d\t%d\t%d\t%d\t%d\n", tabText.Replace(s.Instance), s.AtMs, held, s.Gpus, s.Group, s.Rate)
 	}
-	return &LeaseTable{sql: inline("leased String, at Int64, held UInt8, gpus Int64, grp UInt32", b.String()), outside: outside}
+	return &LeaseTable{sql: inline("leased String, at Int64, held UInt8, gpus Int64, grp UInt32, rate UInt32", b.String()), outside: outside}
 }
 
 // tabText writes text into a field of tab-separated lines.
@@ -165,7 +178,7 @@ func (t *LeaseTable) filtered(rows string) string {
 	if t.outside {
 		kept, join = "s.held = 0", "ASOF JOIN"
 	}
-	return "SELECT u.* FROM (" + withMs(rows) + ") AS u " + join + " " + t.sql + " AS s ON u.instance = s.leased AND u.window_ms >= s.at WHERE " + kept
+	return "SELECT u.*, s.rate AS rate FROM (" + withMs(rows) + ") AS u " + join + " " + t.sql + " AS s ON u.instance = s.leased AND u.window_ms >= s.at WHERE " + kept
 }
 
 func withMs(rows string) string {

@@ -107,16 +107,18 @@ func (db *DB) Arrivals(ctx context.Context, q schema.ArrivalQuery) ([]schema.Sto
 	return events, int64(total), nil
 }
 
-// OtherArrivals lists the lease events and the corrections that were first stored
-// in a span of stream time, and counts all of them. Leases that begin after the
-// span of event time are left out; corrections are not told apart.
+// OtherArrivals lists the lease, meter and outage events and the corrections that were
+// first stored in a span of stream time, and counts all of them. What begins after the
+// span of event time is left out; corrections are not told apart.
 func (db *DB) OtherArrivals(ctx context.Context, q schema.ArrivalQuery) ([]schema.OtherArrival, int64, error) {
 	from := func(kind, table, where string) string {
 		return "SELECT " + quoteText(kind) + " AS type, toString(source) AS source, id, toString(hex(payload)) AS hash, any(instance) AS instance, " +
 			"toUnixTimestamp64Nano(min(stored_at)) AS stored_ns FROM " + table + " WHERE tenant = " + quoteText(q.Tenant) + asOfCondition(q.AsOfMs) + where +
 			" GROUP BY source, id, payload HAVING stored_ns > " + strconv.FormatInt(q.AfterMs, 10) + " * 1000000"
 	}
-	query := "SELECT *, count() OVER () FROM (" + from(schema.TypeLease, "raw_lease", " AND at < fromUnixTimestamp64Milli("+strconv.FormatInt(q.ToMs, 10)+", 'UTC')") +
+	before := " AND at < fromUnixTimestamp64Milli(" + strconv.FormatInt(q.ToMs, 10) + ", 'UTC')"
+	query := "SELECT *, count() OVER () FROM (" + from(schema.TypeLease, "raw_lease", before) +
+		" UNION ALL " + from(schema.TypeMeter, "raw_meter", before) + " UNION ALL " + from(schema.TypeOutage, "raw_outage", before) +
 		" UNION ALL " + from(schema.TypeCorrection, "raw_correction", "") + ") ORDER BY stored_ns, type, source, id, hash LIMIT " + strconv.Itoa(max(1, q.Limit))
 	var list []schema.OtherArrival
 	var total uint64

@@ -97,8 +97,9 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 		where += " AND " + condition
 	}
 	source := latest(grain.table, where)
+	rate := "0"
 	if w.Leases != nil {
-		source = w.Leases.filtered(source)
+		source, rate = w.Leases.filtered(source), "u.rate"
 	}
 	keys := make([]string, len(q.By))
 	names := make([]string, len(q.By))
@@ -106,8 +107,8 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 		keys[i] = fmt.Sprintf("%s AS k%d", dimension(by), i)
 		names[i] = fmt.Sprintf("k%d", i)
 	}
-	group := append([]string{"piece", "model", "platform", "region"}, names...)
-	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region"}, keys...)
+	group := append([]string{"piece", "model", "platform", "region", "rated"}, names...)
+	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region", "toUInt32(" + rate + ") AS rated"}, keys...)
 	sums := []string{"sum(u.active_ms)", "sum(u.idle_ms)", "sumIf(u.idle_ms, u.instance = '')", "sum(u.unknown_ms)", "sum(u.utilization_ms)", "sum(toUInt128(u.utilization_sum))",
 		"sum(u.memory_ms)", "sum(toUInt128(u.memory_byte_ms))", "sum(u.energy_mj)", "sum(u.energy_ms)", "sum(u.overlap_ms)", "sum(u.oversubscribed_ms)"}
 	return "SELECT " + strings.Join(append(selected, sums...), ", ") + " FROM (" + source + ") AS u GROUP BY " +
@@ -117,9 +118,10 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow, error) {
 	r := schema.UsageRow{Keys: make([]string, keys)}
 	var piece int64
+	var rate uint32
 	var active, idle, free, unknown, utilizationMs, memoryMs, energyMj, energyMs, overlap, oversubscribed uint64
 	r.UtilizationSum, r.MemoryByteMs = new(big.Int), new(big.Int)
-	into := []any{&piece, &r.Model, &r.Platform, &r.Region}
+	into := []any{&piece, &r.Model, &r.Platform, &r.Region, &rate}
 	for i := range r.Keys {
 		into = append(into, &r.Keys[i])
 	}
@@ -127,7 +129,7 @@ func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow,
 	if err := rows.Scan(into...); err != nil {
 		return r, err
 	}
-	r.Piece = int(piece)
+	r.Piece, r.Rate = int(piece), int(rate)
 	r.ActiveMs, r.IdleMs, r.FreeMs, r.UnknownMs = int64(active), int64(idle), int64(free), int64(unknown)
 	r.UtilizationMs, r.MemoryMs, r.EnergyMj, r.EnergyMs = int64(utilizationMs), int64(memoryMs), int64(energyMj), int64(energyMs)
 	r.OverlapMs, r.OversubscribedMs = int64(overlap), int64(oversubscribed)
