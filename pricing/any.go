@@ -64,7 +64,7 @@ func (p *parser) kind(root ast.Node) string {
 	for _, pair := range pairs {
 		name, _ := scalar(pair.Key)
 		for _, m := range marks {
-			if hint == "" && distance(clip(name), m.key) <= 2 && name != "" {
+			if hint == "" && len(name) > 3 && distance(clip(name), m.key) <= 2 {
 				hint = fmt.Sprintf("; did you mean %q where %q is?", m.key, clip(name))
 			}
 		}

@@ -27,11 +27,18 @@ const (
 )
 
 // Rules returns all rules of the profile in the order of the format, with those that are
-// left out: that a platform has no minimum may be a guess, too.
+// left out: that a platform has no minimum may be a guess, too. The price without a GPU
+// is one only where that state is billed.
 func (f *Profile) Rules() []ProfileRule {
 	list := f.rules(reflect.ValueOf(*f), "")
 	return slices.DeleteFunc(list, func(r ProfileRule) bool {
-		return r.Name == "platform" || r.Name == "sources" || r.Name == "unverified"
+		switch r.Name {
+		case "platform", "sources", "unverified":
+			return true
+		case "billed.no_gpu_per_hour":
+			return r.Value == "" && !f.Billed.Bills("running_no_gpu")
+		}
+		return false
 	})
 }
 
