@@ -300,3 +300,21 @@ func TestSchemasDescribe(t *testing.T) {
 		t.Error("the terms are not listed")
 	}
 }
+
+// The page about prices has an example that is read, and names every key.
+func TestDocsOfPriceBooks(t *testing.T) {
+	page, err := os.ReadFile("../docs/prices.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "## Price book\n\n")
+	example, after, _ := strings.Cut(after, "\n\n")
+	if b, err := Parse("prices.md", []byte(example)); err != nil || len(b.Entries) != 4 || len(b.Meters) != 1 {
+		t.Errorf("%+v, %v", b, err)
+	}
+	for _, key := range slices.Concat(rulesOf(entryDoc{}, ""), rulesOf(meterDoc{}, "")) {
+		if !strings.Contains(after, "`"+key+"`") {
+			t.Errorf("docs/prices.md does not say what %s is", key)
+		}
+	}
+}
