@@ -78,7 +78,7 @@ func TestPriceAgreesWithAWalkAndCutsWithChanges(t *testing.T) {
 		var entries []Entry
 		last := map[key]int64{}
 		for i := range rapid.IntRange(0, 12).Draw(t, "entries") {
-			k := key{rapid.SampledFrom(models).Draw(t, "model"), rapid.SampledFrom(platforms).Draw(t, "platform"), ""}
+			k := key{model: rapid.SampledFrom(models).Draw(t, "model"), platform: rapid.SampledFrom(platforms).Draw(t, "platform")}
 			from := last[k] + rapid.Int64Range(0, 5).Draw(t, "gap")
 			to := from + rapid.Int64Range(1, 5).Draw(t, "length")
 			last[k] = to

@@ -78,9 +78,10 @@ func (r *rating) use(b *prepaid, u *Use) {
 	r.lines = append(r.lines, l)
 }
 
-// lookup returns the price of a segment under a plan.
+// lookup returns the price of an hour of a segment under a plan; empty = on demand.
 func (r *rating) lookup(s *Segment, plan string, atMs int64) (Price, bool) {
-	return r.book.Price(s.Model, s.Platform, s.Region, atMs)
+	p, ok := r.book.Lookup(s.item(plan), atMs)
+	return p, ok && p.PerGPUHour != nil
 }
 
 // uses writes the uses of a purchase as lines: those that follow each other as one,
@@ -188,10 +189,14 @@ func (r *rating) planRuns(rental *Rental) (runs []planRun) {
 
 // planEntry returns the price of a segment's plan for one term.
 func (r *rating) planEntry(s *Segment, atMs int64) (*Entry, bool) {
-	if _, isTerm := termMonths[Term(s.Plan)]; !isTerm && Term(s.Plan) != TermDay && Term(s.Plan) != TermWeek {
+	if s.Plan == "" {
 		return nil, false
 	}
-	return nil, false
+	p, ok := r.book.Lookup(s.item(s.Plan), atMs)
+	if !ok || p.Entry.Term == "" {
+		return nil, false
+	}
+	return p.Entry, true
 }
 
 // plan bills one run and returns what it leaves of the rental.
@@ -200,7 +205,7 @@ func (r *rating) plan(run *planRun, rental *Rental) *Rental {
 	prices := map[int64]*big.Rat{}
 	steps := map[int64][]Step{}
 	b := &prepaid{
-		id: "plan " + run.rental.Instance + " " + instantText(run.FromMs), instance: run.rental.Instance, plan: s.Plan, currency: r.currency(), per: "GPU-" + s.Plan,
+		id: "plan " + run.rental.Instance + " " + instantText(run.FromMs), instance: run.rental.Instance, plan: s.Plan, per: "GPU-" + s.Plan,
 		version: r.book.Hash, segment: *s, quantity: s.Gpus,
 	}
 	entry := func(cycle Span) *Entry {
@@ -221,7 +226,7 @@ func (r *rating) plan(run *planRun, rental *Rental) *Rental {
 	}
 	b.steps = func(cycle Span) []Step { return steps[cycle.FromMs] }
 	first, _ := r.planEntry(s, run.FromMs)
-	b.line = first.Line
+	b.line, b.currency = first.Line, first.Currency
 	c := &Commitment{
 		ID: b.id, Instance: run.rental.Instance, Gpus: s.Gpus, Span: run.Span, Term: Term(s.Plan), Day: r.profile.Plan.Day,
 		PriceOf: b.price, UntilMs: r.usage.NowMs,

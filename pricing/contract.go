@@ -96,19 +96,17 @@ func (Term) values() []string {
 
 // ParseContract reads a contract. Errors are as for [Parse].
 func ParseContract(name string, data []byte) (*Contract, error) {
-	p := &parser{}
+	return parseAs(name, data, (*parser).contract)
+}
+
+func (p *parser) contract(root ast.Node) *Contract {
 	c := &Contract{}
-	if root := p.document(data); root != nil {
-		p.read(root, "the contract", c)
-		if len(p.faults) == 0 {
-			p.checkContract(root, c)
-		}
+	p.read(root, "the contract", c)
+	if len(p.faults) == 0 {
+		p.checkContract(root, c)
 	}
-	if len(p.faults) > 0 {
-		return nil, joinFaults(name, p.faults)
-	}
-	c.Hash = digest(data)
-	return c, nil
+	c.Hash = p.hash
+	return c
 }
 
 // wrong reports a fault in an entry that begins in a line.
@@ -118,10 +116,10 @@ func (p *parser) wrong(line int, format string, args ...any) {
 
 func (p *parser) checkContract(root ast.Node, c *Contract) {
 	if !KnownCurrency(c.Currency) {
-		p.fail(root, "currency %q is not an ISO 4217 code such as USD, EUR or CNY", clip(c.Currency))
+		p.fail(under(root, "currency"), "currency %q is not an ISO 4217 code such as USD, EUR or CNY", clip(c.Currency))
 	}
 	if c.To <= c.From {
-		p.fail(root, "valid_to %s is not after valid_from %s", instantText(int64(c.To)), instantText(int64(c.From)))
+		p.fail(under(root, "valid_to"), "valid_to %s is not after valid_from %s", instantText(int64(c.To)), instantText(int64(c.From)))
 	}
 	ids := map[string]int{}
 	name := func(id string, line int) {

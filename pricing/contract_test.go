@@ -73,8 +73,8 @@ func TestContractFaults(t *testing.T) {
 		{"discount: 20%, of_per_gpu", "discount: 40%, of_per_gpu", "c.yaml:7: commitment base states a discount of 40 %, and 25000 instead of 31250 is 20 % cheaper"},
 		{"of_per_gpu: \"31250\"", "of_per_gpu: \"20000\"", "25000 instead of 20000 is 25 % dearer"}, // E21: a plan that is dearer than the hours
 		{"of_per_gpu: \"31250\"", "of_per_gpu: \"0\"", "commitment base states a discount of a price of 0"},
-		{"valid_to: 2027-01-01", "valid_to: 2025-01-01", "c.yaml:1:1: valid_to 2025-01-01T00:00:00Z is not after"},
-		{"currency: CNY", "currency: RMB", `currency "RMB" is not an ISO 4217 code`},
+		{"valid_to: 2027-01-01", "valid_to: 2025-01-01", "c.yaml:5:11: valid_to 2025-01-01T00:00:00Z is not after"},
+		{"currency: CNY", "currency: RMB", `c.yaml:3:11: currency "RMB" is not an ISO 4217 code`},
 		{"term: month", "term: mnth", `term is "mnth"; did you mean "month"?`},
 		{"gpus: 32", "gpus: 0", "commitment base is of 0 gpus"},
 		{"gpus: 32", "gpus: 32, from: 2025-12-01", "is not within the contract"},

@@ -2,8 +2,9 @@
 // price of a unit at an instant, exact costs and the one place where amounts
 // are rounded.
 //
-// Units: time in integer milliseconds UTC, prices in the book's currency per
-// GPU-hour, amounts as exact rationals of that currency. There is no binary
+// Units: time in integer milliseconds UTC, prices in the currency that they come
+// with per GPU-hour, GPU and term, or [Unit] of a meter, amounts as exact rationals
+// of that currency. There is no binary
 // floating point on any path; an amount stays a rational until [RoundParts].
 //
 // A unit without a matching price is unpriced. Nothing falls back to another

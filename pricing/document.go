@@ -15,6 +15,12 @@ import (
 // choice is a text that has one of a few values.
 type choice interface{ values() []string }
 
+// checked is a mapping that looks for what its keys mean together. fields has what is
+// there, of which a sound mapping could be read without a fault.
+type checked interface {
+	check(p *parser, n ast.Node, fields map[string]ast.Node, sound bool)
+}
+
 // Length is a length of time in milliseconds, written as in "60s", "1h" or "30d".
 type Length int64
 
@@ -33,6 +39,12 @@ func (p *parser) value(n ast.Node, what string, v reflect.Value) {
 	switch into := v.Addr().Interface().(type) {
 	case **big.Rat:
 		*into = p.decimal(n, what)
+		return
+	case **decimal:
+		*into = (*decimal)(p.price(n, what))
+		return
+	case *currencyCode:
+		*into = currencyCode(p.currency(n, what))
 		return
 	case *Length:
 		*into = p.length(n, what)
@@ -75,6 +87,7 @@ func (p *parser) value(n ast.Node, what string, v reflect.Value) {
 }
 
 func (p *parser) structure(n ast.Node, what string, v reflect.Value) {
+	before := len(p.faults)
 	var known []string
 	at := map[string]int{}
 	for i := range v.NumField() {
@@ -97,9 +110,14 @@ func (p *parser) structure(n ast.Node, what string, v reflect.Value) {
 			p.fail(n, "%s is missing in %s", name, what)
 		}
 	}
-	if l := v.FieldByName("Line"); l.IsValid() {
-		line, _ := place(n)
-		l.SetInt(int64(line))
+	line, col := place(n)
+	for name, at := range map[string]int{"Line": line, "Col": col} {
+		if f := v.FieldByName(name); f.IsValid() {
+			f.SetInt(int64(at))
+		}
+	}
+	if c, ok := v.Addr().Interface().(checked); ok {
+		c.check(p, n, fields, len(p.faults) == before)
 	}
 }
 

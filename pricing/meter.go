@@ -1,13 +1,17 @@
 package pricing
 
-import "math/big"
+import (
+	"math/big"
+	"strings"
+)
 
 // Unit is what a metered quantity is priced by. A GB is 10^9 bytes and a GiB 2^30:
 // a TiB of transfer costs 10 % more by the one than by the other.
 type Unit string
 
-// Units of bytes, and of bytes kept for a time.
+// Units: one of whatever is counted, bytes, bytes kept for a time, and time of vCPUs.
 const (
+	UnitOne      Unit = "unit"
 	UnitGB       Unit = "GB"
 	UnitGiB      Unit = "GiB"
 	UnitTB       Unit = "TB"
@@ -16,15 +20,39 @@ const (
 	UnitGiBHour  Unit = "GiB_hour"
 	UnitGBMonth  Unit = "GB_month"  // of 720 h
 	UnitGiBMonth Unit = "GiB_month" // of 720 h
+	UnitTBMonth  Unit = "TB_month"  // of 720 h
+	UnitVCPUHour Unit = "vCPU_hour" // of a meter in vCPU-seconds: cpu_core_seconds
 )
 
 var unitSizes = map[Unit]int64{
-	UnitGB: 1_000_000_000, UnitGiB: 1 << 30, UnitTB: 1_000_000_000_000, UnitTiB: 1 << 40,
-	UnitGBHour: 1_000_000_000 * 3600, UnitGiBHour: (1 << 30) * 3600, UnitGBMonth: 1_000_000_000 * 3600 * 720, UnitGiBMonth: (1 << 30) * 3600 * 720,
+	UnitOne: 1,
+	UnitGB:  1_000_000_000, UnitGiB: 1 << 30, UnitTB: 1_000_000_000_000, UnitTiB: 1 << 40,
+	UnitGBHour: 1_000_000_000 * 3600, UnitGiBHour: (1 << 30) * 3600,
+	UnitGBMonth: 1_000_000_000 * 3600 * 720, UnitGiBMonth: (1 << 30) * 3600 * 720, UnitTBMonth: 1_000_000_000_000 * 3600 * 720,
+	UnitVCPUHour: 3600,
 }
 
-func (Unit) values() []string {
-	return []string{string(UnitGB), string(UnitGiB), string(UnitTB), string(UnitTiB), string(UnitGBHour), string(UnitGiBHour), string(UnitGBMonth), string(UnitGiBMonth)}
+var (
+	unitsOfBytes       = []string{string(UnitGB), string(UnitGiB), string(UnitTB), string(UnitTiB)}
+	unitsOfByteSeconds = []string{string(UnitGBHour), string(UnitGiBHour), string(UnitGBMonth), string(UnitGiBMonth), string(UnitTBMonth)}
+	unitsOfCores       = []string{string(UnitVCPUHour)}
+)
+
+func (Unit) values() []string { return unitsOf("") }
+
+// unitsOf returns the units that a meter can be priced by, going by what its name says
+// that it counts. A name that says nothing may have any.
+func unitsOf(meter string) []string {
+	units := []string{string(UnitOne)}
+	switch {
+	case strings.HasSuffix(meter, "_byte_seconds"):
+		return append(units, unitsOfByteSeconds...)
+	case strings.HasSuffix(meter, "_bytes"):
+		return append(units, unitsOfBytes...)
+	case strings.HasSuffix(meter, "_core_seconds"):
+		return append(units, unitsOfCores...)
+	}
+	return append(append(append(units, unitsOfBytes...), unitsOfByteSeconds...), unitsOfCores...)
 }
 
 // MeterPrice is the price of a metered quantity, such as egress_bytes per GB or

@@ -48,19 +48,24 @@ func (f *Fault) Error() string {
 // Load reads a price file. Besides what [Parse] returns it fails when the file
 // cannot be read or is larger than [MaxFileBytes].
 func Load(path string) (*Book, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("price file: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("price file: %w", err)
 	}
 	return Parse(path, data)
 }
 
-// Parse reads a price list in YAML:
+// readFile reads at most a byte more than a document may have.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+}
+
+// Parse reads a price book in YAML:
 //
 //	currency: USD
 //	prices:
@@ -70,28 +75,40 @@ func Load(path string) (*Book, error) {
 //	    per_gpu_hour: "35.00"      # decimal text or number, taken digit by digit
 //	    valid_from: 2026-03-01     # date (UTC) or RFC 3339; left out: always
 //	    valid_to: 2026-04-01       # exclusive; left out: until further notice
+//	  - sku: p5.48xlarge           # an offer by name, before any model
+//	    per_node_hour: "98.32"     # of a machine; the price of a GPU is the exact part
+//	    gpus_per_node: 8
+//	    currency: EUR              # left out: that of the file
+//	  - model: NVIDIA H100 80GB HBM3
+//	    plan: month                # left out: on demand
+//	    per_gpu: "25000"           # for a term; or per_node
+//	meters:
+//	  - {meter: egress_bytes, per: GB, price: "0.5"}
 //
 // name stands for the file in errors. Anything not understood is an error: an
-// unknown key, a key that is there twice, a price with an exponent, validities
-// that overlap. The error joins up to 20 *[Fault]s in the order of their lines.
-// There is never a Book together with an error.
+// unknown key, a key that is there twice, a price with an exponent, two prices in one
+// entry, validities that overlap. The error joins up to 20 *[Fault]s in the order of
+// their lines. There is never a Book together with an error.
 func Parse(name string, data []byte) (*Book, error) {
+	return parseAs(name, data, (*parser).book)
+}
+
+// parseAs reads a document. What read returns counts only when it found no fault.
+func parseAs[T any](name string, data []byte, read func(*parser, ast.Node) *T) (*T, error) {
 	p := &parser{}
+	var document *T
 	if root := p.document(data); root != nil {
-		p.file(root)
-	}
-	var book *Book
-	if len(p.faults) == 0 {
-		book, p.faults = newBook(p.currency, p.entries)
+		document = read(p, root)
 	}
 	if len(p.faults) > 0 {
 		return nil, joinFaults(name, p.faults)
 	}
-	return book, nil
+	return document, nil
 }
 
 // document reads the one YAML document of a file; nil says that it is none.
 func (p *parser) document(data []byte) ast.Node {
+	p.hash = digest(data)
 	switch {
 	case len(data) > MaxFileBytes:
 		p.faults = append(p.faults, &Fault{Msg: fmt.Sprintf("larger than %d bytes", MaxFileBytes)})
@@ -130,84 +147,13 @@ func digest(data []byte) string {
 }
 
 type parser struct {
-	currency string
-	entries  []Entry
-	faults   []*Fault
+	hash   string // of the document
+	faults []*Fault
 }
 
 func (p *parser) fail(n ast.Node, format string, args ...any) {
 	line, col := place(n)
 	p.faults = append(p.faults, &Fault{Line: line, Col: col, Msg: fmt.Sprintf(format, args...)})
-}
-
-func (p *parser) file(root ast.Node) {
-	fields := p.fields(root, "the file", "currency", "prices")
-	if fields == nil {
-		return
-	}
-	if n, ok := fields["currency"]; ok {
-		p.currency = p.text(n, "currency")
-		if p.currency != "" && !KnownCurrency(p.currency) {
-			p.fail(n, "currency %q is not an ISO 4217 code such as USD, EUR or CNY", clip(p.currency))
-		}
-	} else {
-		p.fail(root, "currency is missing; amounts without one mean nothing")
-	}
-	n, ok := fields["prices"]
-	if !ok {
-		p.fail(root, "prices is missing; write \"prices: []\" for a list without prices")
-		return
-	}
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		p.fail(n, "prices must be a list; begin every entry with \"- model:\"")
-		return
-	}
-	if len(list.Values) > MaxEntries {
-		p.fail(n, "%d entries, at most %d are allowed", len(list.Values), MaxEntries)
-		return
-	}
-	for _, item := range list.Values {
-		p.entry(item)
-	}
-}
-
-func (p *parser) entry(n ast.Node) {
-	before := len(p.faults)
-	fields := p.fields(n, "an entry", "model", "platform", "region", "per_gpu_hour", "valid_from", "valid_to")
-	if fields == nil {
-		return
-	}
-	e := Entry{FromMs: Always, ToMs: Forever}
-	e.Line, _ = place(n)
-	for _, f := range [...]struct {
-		key  string
-		into *string
-	}{{"model", &e.Model}, {"platform", &e.Platform}, {"region", &e.Region}} {
-		if v, ok := fields[f.key]; ok {
-			*f.into = p.text(v, f.key)
-		}
-	}
-	if _, ok := fields["model"]; !ok {
-		p.fail(n, "model is missing; write model: \"*\" to price every model that is not listed")
-	}
-	if v, ok := fields["per_gpu_hour"]; ok {
-		e.PerGPUHour = p.price(v)
-	} else {
-		p.fail(n, "per_gpu_hour is missing")
-	}
-	if v, ok := fields["valid_from"]; ok {
-		e.FromMs = p.instant(v, "valid_from")
-	}
-	if v, ok := fields["valid_to"]; ok {
-		e.ToMs = p.instant(v, "valid_to")
-		if len(p.faults) == before && e.ToMs <= e.FromMs {
-			p.fail(v, "valid_to %s is not after valid_from %s; valid_to is exclusive", instantText(e.ToMs), instantText(e.FromMs))
-		}
-	}
-	if len(p.faults) == before {
-		p.entries = append(p.entries, e)
-	}
 }
 
 // text reads a name. It takes the characters as they are written, so that a
@@ -229,17 +175,13 @@ func (p *parser) text(n ast.Node, key string) string {
 
 // price reads a decimal from its characters. A YAML number is not converted
 // first: 3.6 would become a binary fraction that is not 3.6.
-func (p *parser) price(n ast.Node) *big.Rat {
+func (p *parser) price(n ast.Node, key string) *big.Rat {
 	s, ok := scalar(n)
 	if !ok || !plainDecimal(s) {
-		p.fail(n, "per_gpu_hour %q is not a plain decimal such as \"35.00\": digits, one point, no sign, no exponent, at most 30 digits", clip(s))
+		p.fail(n, "%s %q is not a plain decimal such as \"35.00\": digits, one point, no sign, no exponent, at most 30 digits", key, clip(s))
 		return nil
 	}
-	r, ok := new(big.Rat).SetString(s)
-	if !ok {
-		p.fail(n, "per_gpu_hour %q is not a decimal", clip(s))
-		return nil
-	}
+	r, _ := new(big.Rat).SetString(s)
 	return r
 }
 
@@ -250,6 +192,14 @@ func plainDecimal(s string) bool {
 
 func digits(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
+}
+
+func (p *parser) currency(n ast.Node, key string) string {
+	code := p.text(n, key)
+	if code != "" && !KnownCurrency(code) {
+		p.fail(n, "%s %q is not an ISO 4217 code such as USD, EUR or CNY", key, clip(code))
+	}
+	return code
 }
 
 func (p *parser) instant(n ast.Node, key string) int64 {

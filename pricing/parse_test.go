@@ -72,7 +72,7 @@ func TestParseRefuses(t *testing.T) {
 		{"no prices", "currency: USD", "prices is missing"},
 		{"prices no list", "currency: USD\nprices: 3", "must be a list"},
 		{"unknown key", "currency: USD\npricse: []", `p.yaml:2:1: unknown key "pricse" in the file; did you mean "prices"?`},
-		{"unknown key of an entry", entry("    per_gpu_hr: 1\n    per_gpu_hour: 2\n"), `p.yaml:4:5: unknown key "per_gpu_hr" in an entry; did you mean "per_gpu_hour"?`},
+		{"unknown key of an entry", entry("    per_gpu_hr: 1\n    per_gpu_hour: 2\n"), `p.yaml:4:5: unknown key "per_gpu_hr" in an entry of prices; did you mean "per_gpu_hour"?`},
 		{"key twice", entry("    per_gpu_hour: 1\n    per_gpu_hour: 2\n"), `p.yaml:5:5: key "per_gpu_hour" is there twice, first in line 4`},
 		{"file key twice", "currency: USD\ncurrency: EUR\nprices: []", `p.yaml:2:1: key "currency" is there twice`},
 		{"no price", entry(""), "per_gpu_hour is missing"},
@@ -169,6 +169,7 @@ func TestLoad(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("currency: USD\nprices:\n  - model: \"*\"\n    per_gpu_hour: \"3.60\"\n    valid_from: 2026-03-01\n")
+	f.Add(secondBook)
 	f.Add("currency: [USD")
 	f.Add("prices: &a [*a]\n<<: *a\n")
 	f.Add("? x\n: !!str y\n--- |\n  z")
@@ -181,7 +182,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for i := range b.Entries {
-			if e := &b.Entries[i]; e.PerGPUHour == nil || e.PerGPUHour.Sign() < 0 || e.ToMs <= e.FromMs || e.Model == "" {
+			if e := &b.Entries[i]; (e.PerGPUHour == nil) == (e.PerGPU == nil) || e.ToMs <= e.FromMs || e.Model+e.SKU == "" {
 				t.Fatalf("accepted %+v", e)
 			}
 		}

@@ -133,47 +133,45 @@ func (PlanRefund) values() []string {
 
 // ParseProfile reads a profile. Errors are as for [Parse].
 func ParseProfile(name string, data []byte) (*Profile, error) {
-	p := &parser{}
-	profile := &Profile{}
-	if root := p.document(data); root != nil {
-		p.read(root, "the profile", profile)
-		if len(p.faults) == 0 {
-			p.check(root, profile)
-		}
+	return parseAs(name, data, (*parser).profile)
+}
+
+func (p *parser) profile(root ast.Node) *Profile {
+	f := &Profile{}
+	p.read(root, "the profile", f)
+	if len(p.faults) == 0 {
+		p.check(root, f)
 	}
-	if len(p.faults) > 0 {
-		return nil, joinFaults(name, p.faults)
-	}
-	profile.Hash = digest(data)
-	return profile, nil
+	f.Hash = p.hash
+	return f
 }
 
 // check looks for rules that mean nothing, or contradict one another.
 func (p *parser) check(root ast.Node, f *Profile) {
 	t := &f.Time
 	if t.Granularity > 1 && t.Rounding == "" {
-		p.fail(root, "time.granularity is %d ms and time.rounding does not say what a started one counts", t.Granularity)
+		p.fail(under(root, "time.granularity"), "time.granularity is %d ms and time.rounding does not say what a started one counts", t.Granularity)
 	}
 	if t.Granularity <= 1 && t.Rounding != "" {
-		p.fail(root, "time.rounding is %s and there is no time.granularity to round to", t.Rounding)
+		p.fail(under(root, "time.rounding"), "time.rounding is %s and there is no time.granularity to round to", t.Rounding)
 	}
 	if t.Minimum > 0 && t.MinimumPer == "" {
-		p.fail(root, "time.minimum is %d ms and time.minimum_per does not say whether per start or per day", t.Minimum)
+		p.fail(under(root, "time.minimum"), "time.minimum is %d ms and time.minimum_per does not say whether per start or per day", t.Minimum)
 	}
 	if t.Per == PerSettlement && f.Settle == "" {
-		p.fail(root, "time.per is settlement and settle is left out")
+		p.fail(under(root, "time.per"), "time.per is settlement and settle is left out")
 	}
 	a := &f.Amount
 	if a.Rounding == "" && (a.Decimals > 0 || a.Minimum != nil || a.FreeBelow != nil || a.Per != "") {
-		p.fail(root, "amount has no rounding; without it amounts stay exact and the other keys mean nothing")
+		p.fail(under(root, "amount"), "amount has no rounding; without it amounts stay exact and the other keys mean nothing")
 	}
 	if f.Spot.Within > 0 && (f.Spot.Refund == "" || f.Spot.Refund == RefundNone) {
-		p.fail(root, "spot.refund_within is there and spot.refund does not say what is given back")
+		p.fail(under(root, "spot.refund_within"), "spot.refund_within is there and spot.refund does not say what is given back")
 	}
 	rules := rulesOf(Profile{}, "")
 	for _, name := range f.Unverified {
 		if !slices.Contains(rules, name) {
-			p.fail(root, "unverified names %q, which is no rule; did you mean %q?", clip(name), nearest(name, rules))
+			p.fail(under(root, "unverified"), "unverified names %q, which is no rule; did you mean %q?", clip(name), nearest(name, rules))
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package pricing
 
-import "embed"
+import (
+	"embed"
+	"strings"
+)
 
 //go:embed profiles/*.yaml
 var profileFiles embed.FS
@@ -26,4 +29,24 @@ func Profiles() ([]*Profile, error) {
 		list = append(list, profile)
 	}
 	return list, nil
+}
+
+// ProfileNames returns the platforms whose profiles come with the program, sorted.
+func ProfileNames() []string {
+	files, err := profileFiles.ReadDir("profiles")
+	if err != nil {
+		panic("pricing: the profiles are built in: " + err.Error())
+	}
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = strings.TrimSuffix(file.Name(), ".yaml")
+	}
+	return names
+}
+
+// ProfileText returns the profile of a platform as it is written, to be edited; false
+// when none comes with the program.
+func ProfileText(platform string) ([]byte, bool) {
+	text, err := profileFiles.ReadFile("profiles/" + platform + ".yaml")
+	return text, err == nil
 }

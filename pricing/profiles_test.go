@@ -151,7 +151,7 @@ func TestProfilesBill(t *testing.T) {
 		{"lambda", "by the minute, no pause", "60", "10:00:00Z/2T10:01:01Z", []int64{120_000}, "2", "running stopped_keep stopped_free", "released"},
 		{"coreweave", "nothing known, by the second", "36", "10:00:00Z/2T10:01:30Z", []int64{90_000}, "0.9", "running", "stopped_free"},
 		{"vast", "by the second, inactive is free", "36", "10:00:00Z/2T10:00:07Z", []int64{7000}, "0.07", "running", "stopped_free released"},
-		{"aws", "60 s at every start", "36", "10:00:00Z/2T10:00:10Z 10:00:20Z/2T10:01:50Z", []int64{60_000, 90_000}, "1.5", "running", "stopped_free stopped_keep"},
+		{"aws", "60 s at every start", "36", "10:00:00Z/2T10:00:10Z 10:00:20Z/2T10:01:50Z", []int64{60_000, 90_000}, "1.5", "running", "stopping stopped_free stopped_keep"},
 		{"gcp", "by the second after a minute", "36", "10:00:00Z/2T10:00:10Z 10:01:00Z/2T10:02:01Z", []int64{60_000, 61_000}, "1.21", "running", "stopped_free"},
 		{"azure", "stopped but allocated is billed", "36", "10:00:00Z/2T10:01:30Z", []int64{90_000}, "0.9", "running stopped_keep", "stopped_free"},
 		{"scaleway", "by the minute, standby too", "60", "10:00:00Z/2T11:00:30Z", []int64{3_600_000, 60_000}, "61", "running stopped_keep", "stopped_free"},

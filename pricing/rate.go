@@ -234,7 +234,7 @@ func (r *rating) charge(c *Charge) Line {
 	}
 	switch {
 	case c.Entry != nil:
-		l.Version, l.Line = r.book.Hash, c.Entry.Line
+		l.Version, l.Line, l.Currency = r.book.Hash, c.Entry.Line, c.Entry.Currency
 	case c.List != nil: // the profile's, of an instance without its GPUs
 		l.Version, l.Per, l.Segment.Gpus = r.profile.Hash, perInstanceHour, 1
 	}
@@ -318,7 +318,7 @@ func (r *rating) reading(m *Reading, part meterPart) Line {
 	if price == nil {
 		return l
 	}
-	l.List, l.Price, l.Per, l.Version, l.Contract, l.Currency = price.Price, price.Price, string(price.Per), from.version, from.contract, from.currency
+	l.List, l.Price, l.Per, l.Version, l.Line, l.Contract, l.Currency = price.Price, price.Price, string(price.Per), from.version, from.line, from.contract, from.currency
 	l.Cost = price.Cost(l.Quantity)
 	l.ListCost, l.Billed, l.Effective = l.Cost, l.Cost, l.Cost
 	return l
@@ -329,7 +329,10 @@ func (l *Line) zero() {
 }
 
 // origin says where a price is written.
-type origin struct{ version, contract, currency string }
+type origin struct {
+	version, contract, currency string
+	line                        int
+}
 
 func (r *rating) meterPrice(m *Reading) (*MeterPrice, origin) {
 	for _, c := range r.contracts {
@@ -338,9 +341,12 @@ func (r *rating) meterPrice(m *Reading) (*MeterPrice, origin) {
 		}
 		for i := range c.Meters {
 			if c.Meters[i].Meter == m.Meter {
-				return &c.Meters[i], origin{c.Hash, c.ID, c.Currency}
+				return &c.Meters[i], origin{version: c.Hash, contract: c.ID, currency: c.Currency}
 			}
 		}
+	}
+	if e, ok := r.book.Meter(m.Meter, m.Platform, m.Region, m.FromMs); ok {
+		return &e.MeterPrice, origin{version: r.book.Hash, currency: e.Currency, line: e.Line}
 	}
 	return nil, origin{}
 }

@@ -31,6 +31,11 @@ type Segment struct {
 	Evidence string // digest of the lease event that began it
 }
 
+// item is what a segment is called in a price book.
+func (s *Segment) item(plan string) Item {
+	return Item{SKU: s.SKU, Model: s.Model, Platform: s.Platform, Region: s.Region, Plan: plan}
+}
+
 // Charge is a line of a bill: so much of a rental, at one price, in one settlement. A
 // line that is not billed has an amount in none, and may span several.
 //
@@ -222,7 +227,10 @@ func (t *Tariff) cuts(r *Rental, runs []run) []int64 {
 func (c *Charge) price(t *Tariff) {
 	s := &c.Segment
 	gpus := s.Gpus
-	price, ok := t.Book.Price(s.Model, s.Platform, s.Region, c.FromMs)
+	price, ok := t.Book.Lookup(s.item(s.Plan), c.FromMs)
+	if ok && price.PerGPUHour == nil { // a plan, which pays before this
+		price, ok = t.Book.Lookup(s.item(""), c.FromMs)
+	}
 	c.List, c.Entry = price.PerGPUHour, price.Entry
 	if bare := t.Profile.Billed.NoGPU; bare != nil && s.State == "running_no_gpu" {
 		c.List, c.Entry, gpus, ok = bare, nil, 1, true

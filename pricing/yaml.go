@@ -3,6 +3,7 @@ package pricing
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -94,6 +95,20 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 		return []*ast.MappingValueNode{m}, true
 	}
 	return nil, false
+}
+
+// under returns the value of a dotted key such as time.minimum, or what is nearest to
+// where it would be.
+func under(root ast.Node, path string) ast.Node {
+	for name := range strings.SplitSeq(path, ".") {
+		pairs, _ := pairsOf(root)
+		i := slices.IndexFunc(pairs, func(pair *ast.MappingValueNode) bool { key, _ := scalar(pair.Key); return key == name })
+		if i < 0 {
+			break
+		}
+		root = pairs[i].Value
+	}
+	return root
 }
 
 // scalar returns the characters of a plain or quoted scalar. Aliases, tags and

@@ -25,7 +25,9 @@ type Rated interface {
 type charges struct {
 	terms    *pricing.Terms
 	book     *pricing.Book
-	currency string
+	currency string         // of the amounts that were asked for; of the price list, as long as there are none
+	used     bool           // there are some
+	foreign  string         // another one that there are amounts in
 	lines    []pricing.Line // that overlap the request's span
 	spans    map[string][]schema.RatedSpan
 	rates    []*rate // spans name them from 1
@@ -90,26 +92,33 @@ func (s *Service) charges(ctx context.Context, r *Request) (*charges, error) {
 			ch.lines = append(ch.lines, l)
 		}
 	}
-	if err := ch.oneCurrency(); err != nil {
-		return nil, err
-	}
-	ch.spread()
-	return ch, nil
-}
-
-// oneCurrency refuses to add up amounts of several currencies.
-func (ch *charges) oneCurrency() error {
 	for i := range ch.lines {
-		l := &ch.lines[i]
-		switch {
-		case l.Billed == nil || l.Currency == "" || l.Currency == ch.currency:
-		case ch.currency == "":
-			ch.currency = l.Currency
-		default:
-			return wrong("filter", "the span has amounts in %s and in %s, which have no sum; ask for one platform at a time with filter platform=", ch.currency, l.Currency)
+		if l := &ch.lines[i]; l.Billed != nil && l.Billed.Sign() != 0 && concerns(l, r.Filter) {
+			ch.use(l.Currency)
 		}
 	}
-	return nil
+	ch.spread()
+	return ch, ch.err()
+}
+
+// use notes the currency of an amount.
+func (ch *charges) use(currency string) {
+	switch {
+	case currency == "" || currency == ch.currency:
+		ch.used = true
+	case !ch.used:
+		ch.currency, ch.used = currency, true
+	default:
+		ch.foreign = currency
+	}
+}
+
+// err refuses to add up amounts of several currencies.
+func (ch *charges) err() error {
+	if ch.foreign == "" {
+		return nil
+	}
+	return wrong("filter", "there are amounts in %s and in %s, which have no sum; ask for those of one at a time, such as with the filter platform", ch.currency, ch.foreign)
 }
 
 // spread turns the lines into rates of held time and lumps.
@@ -258,10 +267,11 @@ func (ch *charges) rate(row *schema.UsageRow, startMs int64) *rate {
 	if row.Rate > 0 {
 		return ch.rates[row.Rate-1]
 	}
-	price, ok := ch.book.Price(row.Model, row.Platform, row.Region, startMs)
+	price, ok := ch.price(row.Model, row.Platform, row.Region, startMs)
 	if !ok {
 		return nil
 	}
+	ch.use(price.Entry.Currency)
 	r := ch.entries[price.Entry]
 	if r == nil {
 		perMs := pricing.Cost(1, price)
@@ -269,6 +279,12 @@ func (ch *charges) rate(row *schema.UsageRow, startMs int64) *rate {
 		ch.entries[price.Entry] = r
 	}
 	return r
+}
+
+// price is that of an hour of a kind of unit, on demand.
+func (ch *charges) price(model, platform, region string, atMs int64) (pricing.Price, bool) {
+	p, ok := ch.book.Lookup(pricing.Item{Model: model, Platform: platform, Region: region}, atMs)
+	return p, ok && p.PerGPUHour != nil
 }
 
 // cuts are the instants at which the price of usage without a lease may change.

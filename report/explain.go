@@ -233,8 +233,12 @@ func (s *Service) explainTotal(ctx context.Context, e *Explanation, ch *charges)
 	if err != nil {
 		return err
 	}
+	if err := ch.err(); err != nil {
+		return err
+	}
 	f := totals.figures()
 	currency := ch.currency
+	e.Currency = orNil(currency)
 	alone := f // a total without rows rounds as one row
 	roundColumns([]*Figures{&alone}, &f)
 	e.Total = ExplainTotal{
@@ -268,7 +272,7 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *cha
 		if row.Rate > 0 {
 			line.Arithmetic = fmtRate(row.AllocatedMs(), ch.rates[row.Rate-1], part)
 		} else {
-			price, ok := ch.book.Price(row.Model, row.Platform, row.Region, cuts[row.Piece])
+			price, ok := ch.price(row.Model, row.Platform, row.Region, cuts[row.Piece])
 			line.Price, line.Arithmetic = applied(price, ok), arithmetic(row.AllocatedMs(), price, ok)
 		}
 		e.Lines, parts = append(e.Lines, line), append(parts, part)

@@ -154,7 +154,7 @@ func (ch *charges) explainPieces(ev *schema.StoredEvent, fromMs, toMs int64) []E
 func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) ExplainPiece {
 	p := ExplainPiece{From: instantIn(utc, span.FromMs), To: instantIn(utc, span.ToMs), Ms: span.Ms()}
 	if row.Rate == 0 {
-		price, ok := ch.book.Price(row.Model, row.Platform, row.Region, span.FromMs)
+		price, ok := ch.price(row.Model, row.Platform, row.Region, span.FromMs)
 		p.Price, p.Arithmetic = applied(price, ok), arithmetic(span.Ms(), price, ok)
 	}
 	if at == nil {

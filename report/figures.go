@@ -276,6 +276,9 @@ func roundColumns(rows []*Figures, totals *Figures) {
 			*column(totals) = total
 		}
 	}
+	if totals.EffectiveCost == nil {
+		return
+	}
 	for _, f := range rows {
 		f.balance(rest)
 	}
@@ -286,7 +289,7 @@ func roundColumns(rows []*Figures, totals *Figures) {
 func (f *Figures) largest() class {
 	k := useful
 	for i, column := range classColumns {
-		if x := *column(f); x != nil && x.Cmp(*classColumns[k](f)) > 0 {
+		if x, most := *column(f), *classColumns[k](f); x != nil && (most == nil || x.Cmp(most) > 0) {
 			k = class(i)
 		}
 	}

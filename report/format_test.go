@@ -139,8 +139,8 @@ func TestHostileNames(t *testing.T) {
 func TestCSV(t *testing.T) {
 	s := service(t, tableStore(), p360)
 	got := formatted(t, ask(t, s, Params{From: "2026-03-01", To: "2026-04-01", By: []string{"project"}, Filter: map[string]string{"project": ""}}), "csv")
-	want := "project,allocated_ms,known_ms,active_ms,idle_ms,unknown_ms,utilization,cost,idle_waste,unpriced_ms,free_ms,free_cost,energy_mj,overlap_ms,oversubscribed_ms,used_cost,unused_cost,currency\r\n" +
-		",4250,0,0,0,4250,,,,4250,0,,,0,0,,,USD\r\n"
+	want := "project,allocated_ms,known_ms,active_ms,idle_ms,unknown_ms,utilization,cost,idle_waste,unpriced_ms,free_ms,free_cost,energy_mj,overlap_ms,oversubscribed_ms,used_cost,unused_cost,list_cost,effective_cost,useful_cost,unknown_cost,stopped_cost,minimum_cost,commitment_unused_cost,rework_cost,meter_cost,credit_cost,currency\r\n" +
+		",4250,0,0,0,4250,,,,4250,0,,,0,0,,,,,,,,,,,,,USD\r\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/gpumeter/gpumeter/schema"
 )
 
-// exact returns the rows of a question, unrounded and in key order.
-func exact(t *rapid.T, s *Service, p Params) []*collected {
+// exact returns the rows of a question, unrounded and in key order, and the class that
+// what rounding leaves over goes to.
+func exact(t *rapid.T, s *Service, p Params) ([]*collected, class) {
 	req, err := Parse(p, s.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -29,23 +30,25 @@ func exact(t *rapid.T, s *Service, p Params) []*collected {
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups, _, err := group(&req, cal, cuts, rows, chargesNow(t, s, &req))
+	groups, totals, err := group(&req, cal, cuts, rows, chargesNow(t, s, &req))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range groups {
 		g.Figures = g.figures()
 	}
-	return groups
+	all := totals.figures()
+	return groups, all.largest()
 }
 
-func rowText(r *Row) string {
+func rowText(r *Row, rest class) string {
 	f := r.Figures
 	for _, column := range amountColumns {
 		if x := column(&f); *x != nil {
 			_, *x = pricing.RoundParts([]*big.Rat{*x}, pricing.Decimals)
 		}
 	}
+	f.balance(rest)
 	return strings.Join(r.Keys, "|") + string(appendFigures([]byte("{"), &f, "USD"))
 }
 
@@ -64,10 +67,10 @@ func TestPartsOfAReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		totals := func(r *Report) string { return string(appendFigures([]byte("{"), &r.Totals, "USD")) }
-		all := exact(t, s, p)
+		all, rest := exact(t, s, p)
 		var want, got []string
 		for _, g := range all {
-			want = append(want, rowText(&g.Row))
+			want = append(want, rowText(&g.Row, rest))
 		}
 		page := p
 		page.Limit = rapid.IntRange(1, 5).Draw(t, "limit")
@@ -80,7 +83,7 @@ func TestPartsOfAReport(t *testing.T) {
 				t.Fatalf("a page of %d rows, at most %d, next %q, totals %s, want %s", len(r.Rows), page.Limit, r.Next, totals(r), totals(full))
 			}
 			for i := range r.Rows {
-				got = append(got, rowText(&r.Rows[i]))
+				got = append(got, rowText(&r.Rows[i], rest))
 			}
 			if page.After = r.Next; r.Next == "" || len(got) > len(want) {
 				break
@@ -98,10 +101,10 @@ func TestPartsOfAReport(t *testing.T) {
 		slices.SortStableFunc(all, func(a, b *collected) int { return -bySize(p.Kind, a, b) })
 		want, got = nil, nil
 		for _, g := range all[:min(len(all), top.Top)] {
-			want = append(want, rowText(&g.Row))
+			want = append(want, rowText(&g.Row, rest))
 		}
 		for i := range r.Rows {
-			got = append(got, rowText(&r.Rows[i]))
+			got = append(got, rowText(&r.Rows[i], rest))
 		}
 		if !slices.Equal(got, want) || r.RowCount != int64(len(all)) || totals(r) != totals(full) {
 			t.Fatalf("top %d of %d rows, totals %s:\n%s\nwant %d, %s\n%s", top.Top, r.RowCount, totals(r), strings.Join(got, "\n"), len(all), totals(full), strings.Join(want, "\n"))

@@ -55,7 +55,7 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Request: req, Currency: ch.currency, Rows: []Row{}}
+	r := &Report{Request: req, Rows: []Row{}}
 	switch {
 	case req.Kind == "quality":
 	case r.partial():
@@ -63,9 +63,13 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 	default:
 		err = s.usage(ctx, r, ch)
 	}
+	if err == nil {
+		err = ch.err()
+	}
 	if err != nil {
 		return nil, err
 	}
+	r.Currency = ch.currency
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
@@ -122,7 +126,7 @@ func (s *Service) cost(ctx context.Context, r *Request) ([]*collected, error) {
 		return nil, err
 	}
 	groups, _, err := s.collect(ctx, r, ch)
-	return groups, err
+	return groups, cmp.Or(err, ch.err())
 }
 
 // allCuts returns the span's ends, the changes of every time key asked for and

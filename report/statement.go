@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -259,6 +260,10 @@ func (s *Statements) compute(ctx context.Context, r *Request, month string, clos
 	if err != nil {
 		return nil, err
 	}
+	groups, _, err := s.Service.collect(ctx, r, ch)
+	if err := cmp.Or(err, ch.err()); err != nil {
+		return nil, err
+	}
 	currency := ch.currency
 	doc := &Statement{
 		State: StateOpen, Tenant: r.Tenant, Period: month, Zone: r.ZoneName, From: instantIn(utc, r.FromMs), To: instantIn(utc, r.ToMs), AsOf: instantIn(utc, r.AsOfMs),
@@ -266,10 +271,6 @@ func (s *Statements) compute(ctx context.Context, r *Request, month string, clos
 	}
 	if currency != "" {
 		doc.Currency, doc.PriceVersion = &currency, orNil(ch.version())
-	}
-	groups, _, err := s.Service.collect(ctx, r, ch)
-	if err != nil {
-		return nil, err
 	}
 	var totals, adjusted sums
 	doc.Rows, totals = render(r.By, linesOf(groups), currency)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/gpumeter/gpumeter/schema"
@@ -113,6 +114,10 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 	if err != nil {
 		return nil, err
 	}
+	after, _, err := s.Service.collect(ctx, r, ch)
+	if err := cmp.Or(err, ch.err()); err != nil {
+		return nil, err
+	}
 	currency := ch.currency
 	if then := f.Currency; then != nil && currency != "" && *then != currency {
 		return nil, conflict("the statement of %s is in %s and the price list now in %s; amounts of two currencies have no difference", c.Period, *then, currency)
@@ -120,10 +125,6 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 		currency = *then
 	}
 	before, err := f.exactLines()
-	if err != nil {
-		return nil, err
-	}
-	after, _, err := s.Service.collect(ctx, r, ch)
 	if err != nil {
 		return nil, err
 	}
