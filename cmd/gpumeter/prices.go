@@ -14,9 +14,10 @@ import (
 func pricesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prices",
-		Short: "Work on price files",
+		Short: "Check price files, apply them and show what was applied",
 	}
 	asGroup(cmd)
+	cmd.AddCommand(priceVersionCommands()...)
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a price file and show what it says",

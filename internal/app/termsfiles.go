@@ -54,8 +54,8 @@ func (a *app) applyPriceFiles(ctx context.Context) error {
 	for _, f := range a.prices {
 		names = append(names, "--prices "+f.File)
 	}
-	r := web.ApplyRequest{Documents: a.prices, By: startActor, Reason: strings.ToValidUTF8(strings.Join(names, " "), "?")}
-	r.Reason = r.Reason[:min(len(r.Reason), report.MaxReason)]
+	reason := strings.Join(names, " ")
+	r := web.ApplyRequest{Documents: a.prices, By: startActor, Reason: strings.ToValidUTF8(reason[:min(len(reason), report.MaxReason)], "")}
 	var applied *web.AppliedPrices
 	var refused error
 	err := a.retry(ctx, "applying --prices", func(ctx context.Context) error {
@@ -67,8 +67,11 @@ func (a *app) applyPriceFiles(ctx context.Context) error {
 		}
 		return err
 	})
-	if err = errors.Join(err, refused); err != nil {
-		return fmt.Errorf("--prices: %w; start without the file and use gpumeter prices apply", err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--prices: %w", err)
+	case refused != nil:
+		return fmt.Errorf("--prices: %w; start without the file and use gpumeter prices apply", refused)
 	}
 	for _, d := range applied.Documents {
 		if !d.Unchanged {
