@@ -423,7 +423,7 @@ func TestChangedPriceIsAnAdjustment(t *testing.T) {
 		t.Fatalf("%s", april.JSON())
 	}
 	a := april.Adjustments[0]
-	want := AppliedPrices{Kind: "book", Name: "default", Version: new.Hash, AppliedAt: "2026-04-20T00:00:00Z", AppliedBy: "bob", Reason: "renegotiated", Forced: "agreed with finance"}
+	want := PriceSource{Kind: "book", Name: "default", Version: new.Hash, AppliedAt: "2026-04-20T00:00:00Z", AppliedBy: "bob", Reason: "renegotiated", Forced: "agreed with finance"}
 	if a.Origin != "2026-03" || brief(&a.Totals) != "0 -293.76" || a.Events.Total != 0 || len(a.Prices) != 1 || a.Prices[0] != want { // 408 h x -0.72
 		t.Errorf("%+v", a)
 	}

@@ -15,7 +15,7 @@ type priceChange struct {
 	billedMs int64
 	was, is  *pricing.Book
 	changes  []pricing.BookChange
-	versions []AppliedPrices // of the price book, applied in between
+	versions []PriceSource // of the price book, applied in between
 }
 
 // priceChange looks at both ends; without a closed period there is nothing to look at.
@@ -40,7 +40,7 @@ func (s *Statements) priceChange(ctx context.Context, r *Request, closed []schem
 	}
 	for i := range list {
 		if v := &list[i]; v.Kind == schema.TermsBook && v.AppliedAtMs > p.billedMs {
-			p.versions = append(p.versions, AppliedPrices{
+			p.versions = append(p.versions, PriceSource{
 				Kind: v.Kind, Name: v.Name, Version: v.Version, AppliedAt: instantIn(utc, v.AppliedAtMs), AppliedBy: v.AppliedBy, Reason: v.Reason, Forced: v.Forced,
 			})
 		}

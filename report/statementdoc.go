@@ -93,11 +93,11 @@ type Adjustment struct {
 	Rows          []StatementRow   `json:"rows" doc:"Groups that changed"`
 	Totals        StatementFigures `json:"totals"`
 	Events        Arrivals         `json:"events"`
-	Prices        []AppliedPrices  `json:"prices,omitempty" doc:"Versions of the price book that changed what the period costs"`
+	Prices        []PriceSource    `json:"prices,omitempty" doc:"Versions of the price book that changed what the period costs"`
 }
 
-// AppliedPrices is a version of a document that prices are from.
-type AppliedPrices struct {
+// PriceSource is a version of a document that prices are from.
+type PriceSource struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Version   string `json:"version"`
@@ -397,7 +397,7 @@ type StatementDiff struct {
 	Rows            []StatementRow   `json:"rows" doc:"Groups that changed"`
 	Totals          StatementFigures `json:"totals"`
 	Events          Arrivals         `json:"events"`
-	Prices          []AppliedPrices  `json:"prices,omitempty" doc:"Versions of the price book since it was closed that change what the period costs"`
+	Prices          []PriceSource    `json:"prices,omitempty" doc:"Versions of the price book since it was closed that change what the period costs"`
 }
 
 // compareChain orders candidates for one place of a chain.

@@ -148,7 +148,7 @@ func (a *Arrivals) table(b *strings.Builder) {
 	align(b, 6, lines)
 }
 
-func pricesTable(b *strings.Builder, list []AppliedPrices) {
+func pricesTable(b *strings.Builder, list []PriceSource) {
 	for i := range list {
 		v := &list[i]
 		fmt.Fprintf(b, "%s %s, version %s, applied at %s by %s: %s", v.Kind, printable(v.Name), v.Version, v.AppliedAt, printable(v.AppliedBy), printable(v.Reason))

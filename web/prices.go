@@ -110,7 +110,8 @@ func (e *InvalidDocument) Error() string {
 // maxPricesBytes bounds a request to apply, some large documents together.
 const maxPricesBytes = 32 << 20
 
-type pricesQuery struct {
+// PricesQuery is what every version says of itself.
+type PricesQuery struct {
 	By     string `query:"by" doc:"Who applies it" required:"true"`
 	Reason string `query:"reason" doc:"Why" required:"true"`
 	Force  string `query:"force" doc:"Why to apply it although it changes closed periods; it is stored"`
@@ -118,12 +119,18 @@ type pricesQuery struct {
 	TenantQuery
 }
 
-func (q *pricesQuery) request() ApplyRequest {
+func (q *PricesQuery) request() ApplyRequest {
 	return ApplyRequest{By: q.By, Reason: q.Reason, Force: q.Force, DryRun: q.DryRun}
 }
 
+// DocumentPath names a document.
+type DocumentPath struct {
+	Kind string `path:"kind" enum:"book,contract,profile"`
+	Name string `path:"name" doc:"default, the id of a contract, the platform of a profile"`
+}
+
 type applyInput struct {
-	pricesQuery
+	PricesQuery
 	File        string `query:"file" default:"document" doc:"Name of the document in messages"`
 	ContentType string `header:"Content-Type"`
 	RawBody     []byte `contentType:"application/yaml"`
@@ -162,17 +169,13 @@ func (s *server) registerPrices() {
 }
 
 func (s *server) registerPriceDocument() {
-	type named struct {
-		Kind string `path:"kind" enum:"book,contract,profile"`
-		Name string `path:"name" doc:"default, the id of a contract, the platform of a profile"`
-	}
 	huma.Register(s.api, huma.Operation{
 		OperationID: "priceDocument", Method: http.MethodGet, Path: pricesPath + "/{kind}/{name}", Tags: []string{"prices"},
 		Summary:   "A version of a document as it was given",
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"application/yaml": {Schema: &huma.Schema{Type: huma.TypeString}}}}},
 		Errors:    []int{404, 422, 500, 504},
 	}, func(ctx context.Context, in *struct {
-		named
+		DocumentPath
 		Version string `query:"version" doc:"Version or content hash. Default: the version in force."`
 		TenantQuery
 	}) (*hashOutput, error) {
@@ -191,8 +194,8 @@ func (s *server) registerPriceDocument() {
 		Description: "Its versions stay, and answers as of an earlier instant still use it. 409: a closed period would change and no force is given.",
 		Errors:      []int{404, 409, 422, 500, 504},
 	}, func(ctx context.Context, in *struct {
-		named
-		pricesQuery
+		DocumentPath
+		PricesQuery
 	}) (*body[*AppliedPrices], error) {
 		if err := s.ownTenant(in.Tenant); err != nil {
 			return nil, err
