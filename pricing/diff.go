@@ -25,7 +25,10 @@ type BookChange struct {
 func DiffBooks(old, new *Book) []BookChange {
 	d := newDiffer(old, new)
 	var list []BookChange
-	for _, model := range d.models() {
+	for _, model := range slices.Sorted(maps.Keys(d.named)) {
+		if !d.touched[model] && !d.touched[AnyModel] {
+			continue
+		}
 		platforms, regions := d.names(model)
 		for _, platform := range platforms {
 			for _, region := range regions {
@@ -41,12 +44,14 @@ type unitKind [3]string
 
 type differ struct {
 	old, new *Book
-	ends     map[unitKind][]int64 // where entries of either book begin or end
-	changed  map[unitKind]bool    // entries that the books do not share
+	ends     map[unitKind][]int64         // where entries of either book begin or end
+	changed  map[unitKind]bool            // entries that the books do not share
+	touched  map[string]bool              // models of those
+	named    map[string]map[unitKind]bool // what entries are for, by model; AnyModel is always there
 }
 
 func newDiffer(old, new *Book) *differ {
-	d := &differ{old, new, map[unitKind][]int64{}, map[unitKind]bool{}}
+	d := &differ{old, new, map[unitKind][]int64{}, map[unitKind]bool{}, map[string]bool{}, map[string]map[unitKind]bool{AnyModel: {}}}
 	count := map[string]int{}
 	at := map[string]unitKind{}
 	for sign, b := range map[int]*Book{-1: old, 1: new} {
@@ -57,6 +62,10 @@ func newDiffer(old, new *Book) *differ {
 			e := &b.Entries[i]
 			p := unitKind{e.Model, e.Platform, e.Region}
 			d.ends[p] = append(d.ends[p], e.FromMs, e.ToMs)
+			if d.named[e.Model] == nil {
+				d.named[e.Model] = map[unitKind]bool{}
+			}
+			d.named[e.Model][p] = true
 			id := fmt.Sprintf("%q %d %d %s %s", p, e.FromMs, e.ToMs, e.PerGPUHour.RatString(), b.Currency)
 			count[id] += sign
 			at[id] = p
@@ -64,25 +73,17 @@ func newDiffer(old, new *Book) *differ {
 	}
 	for id, n := range count {
 		if n != 0 {
-			d.changed[at[id]] = true
+			d.changed[at[id]], d.touched[at[id][0]] = true, true
 		}
 	}
 	return d
 }
 
-func (d *differ) models() []string {
-	names := map[string]bool{AnyModel: true}
-	for p := range d.ends {
-		names[p[0]] = true
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
 // names returns the platforms and regions that entries of a model tell apart.
 func (d *differ) names(model string) (platforms, regions []string) {
 	byPlatform, byRegion := map[string]bool{"": true}, map[string]bool{"": true}
-	for p := range d.ends {
-		if p[0] == model || p[0] == AnyModel {
+	for _, m := range [...]string{model, AnyModel} {
+		for p := range d.named[m] {
 			byPlatform[p[1]], byRegion[p[2]] = true, true
 		}
 	}

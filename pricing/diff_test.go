@@ -135,6 +135,23 @@ func TestDiffOfOneChange(t *testing.T) {
 	}
 }
 
+// The largest book that is allowed is compared in a moment.
+func BenchmarkDiffOfLargeBooks(b *testing.B) {
+	entries := make([]Entry, MaxEntries)
+	for i := range entries {
+		entries[i] = Entry{Model: fmt.Sprint("m", i/20), Platform: fmt.Sprint("p", i%20), Region: "r", PerGPUHour: rat("1"), FromMs: Always, ToMs: Forever}
+	}
+	old, _ := newBook("USD", entries)
+	entries = slices.Clone(entries)
+	entries[77].PerGPUHour = rat("2")
+	new, _ := newBook("USD", entries)
+	for b.Loop() {
+		if n := len(DiffBooks(old, new)); n != 1 {
+			b.Fatal(n)
+		}
+	}
+}
+
 func TestReadDocumentTellsKinds(t *testing.T) {
 	profile, err := os.ReadFile("profiles/aws.yaml")
 	if err != nil {

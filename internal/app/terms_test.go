@@ -184,6 +184,28 @@ func TestVersionsRise(t *testing.T) {
 	}
 }
 
+// Two processes can apply at the same instant: both versions are kept, and everybody
+// takes the same one.
+func TestVersionsOfOneInstant(t *testing.T) {
+	one, other := newDesk(t).at("2026-03-10T00:00:00Z"), newDesk(t).at("2026-03-10T00:00:00Z")
+	one.apply(flat)
+	other.apply(halfway)
+	rows := []schema.TermsVersion{one.memory.rows[0], other.memory.rows[0]}
+	want := "4 USD"
+	if rows[1].Hash > rows[0].Hash {
+		want = "2 USD"
+	}
+	for _, d := range []*desk{one, other} {
+		d.memory.rows = rows
+		if got := d.price("2026-03-16T00:00:00Z", ""); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if list, err := d.List(t.Context(), "default"); err != nil || len(list.Documents[0].Versions) != 2 {
+			t.Errorf("%+v, %v", list, err)
+		}
+	}
+}
+
 func TestContractsAndProfiles(t *testing.T) {
 	d := newDesk(t)
 	profile, err := os.ReadFile("../../pricing/profiles/aws.yaml")
