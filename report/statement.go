@@ -60,15 +60,19 @@ type StatementOptions struct {
 	Store     StatementStore // required
 	Incidents Incidents      // required
 	Grace     time.Duration  // DefaultGrace when 0
+	// Versions lists what the tenant applied by an instant, in the order of applying, so
+	// that an adjustment can say why a price changed. nil lists nothing.
+	Versions func(ctx context.Context, tenant string, asOfMs int64) ([]schema.TermsVersion, error)
 }
 
 // Statements closes periods and shows what was closed.
 //
 // The adjustments of a statement hold, for each period closed before, its usage
-// as of this closing minus its usage as of the closing before this one: every
-// statement carries the adjustments of all periods closed before it, so that is
-// the instant through which they were billed. The statements of a tenant so add
-// up to all its closed periods as known at the last closing.
+// as of this closing minus its usage as of the closing before this one, each at the
+// prices as of that closing: every statement carries the adjustments of all periods
+// closed before it, so that is the instant through which they were billed. The
+// statements of a tenant so add up to all its closed periods as known at the last
+// closing.
 type Statements struct {
 	StatementOptions
 	closing chan struct{} // held by the one who closes
@@ -81,6 +85,9 @@ func NewStatements(o StatementOptions) (*Statements, error) {
 	}
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
+	}
+	if o.Versions == nil {
+		o.Versions = func(context.Context, string, int64) ([]schema.TermsVersion, error) { return nil, nil }
 	}
 	return &Statements{StatementOptions: o, closing: make(chan struct{}, 1)}, nil
 }
@@ -156,6 +163,9 @@ func (s *Statements) Close(ctx context.Context, p CloseParams) (*Frozen, error) 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.samePrices(ctx, &req, doc); err != nil {
+		return nil, err
+	}
 	doc.setIncidents(incidents)
 	return s.freeze(ctx, &req, &p, doc, closed)
 }
@@ -176,6 +186,25 @@ func (p *CloseParams) check() error {
 		}
 	}
 	return nil
+}
+
+// samePrices refuses a statement when prices were applied at the very moment of its
+// closing instant, after they were read: the next one would take them for billed.
+func (s *Statements) samePrices(ctx context.Context, r *Request, doc *Statement) error {
+	book, err := s.book(ctx, r)
+	if err != nil {
+		return err
+	}
+	if currencyOf(book) != "" && (doc.PriceVersion == nil || *doc.PriceVersion != book.Hash) {
+		return conflict("prices were applied while period %s was being closed; close it again", doc.Period)
+	}
+	return nil
+}
+
+// Closed returns the statements of a tenant that count, without their content, in the
+// order of closing.
+func (s *Statements) Closed(ctx context.Context, tenant string) ([]schema.Statement, error) {
+	return s.closed(ctx, tenant)
 }
 
 // closed returns the tenant's statements in the order of closing.
@@ -274,8 +303,12 @@ func (s *Statements) compute(ctx context.Context, r *Request, month string, clos
 	}
 	var totals, adjusted sums
 	doc.Rows, totals = render(r.By, linesOf(groups), currency)
+	prices, err := s.priceChange(ctx, r, closed, ch.terms)
+	if err != nil {
+		return nil, err
+	}
 	for i := range closed {
-		a, change, err := s.adjustment(ctx, r, &closed[i], closed[len(closed)-1].AsOfMs, currency)
+		a, change, err := s.adjustment(ctx, r, &closed[i], prices)
 		if err != nil {
 			return nil, err
 		}
@@ -311,33 +344,6 @@ func (s *Statements) arrivals(ctx context.Context, r *Request, c *schema.Stateme
 		return Arrivals{}, fmt.Errorf("statement: arrivals of %s: %w", c.Period, err)
 	}
 	return arrivalsOf(events, total, others, otherTotal), nil
-}
-
-// adjustment is what changed in a closed period since the instant it was billed
-// through; nil when nothing came in.
-func (s *Statements) adjustment(ctx context.Context, r *Request, c *schema.Statement, billedMs int64, currency string) (*Adjustment, *sums, error) {
-	arrivals, err := s.arrivals(ctx, r, c, billedMs)
-	if err != nil || arrivals.Total == 0 {
-		return nil, nil, err
-	}
-	at := *r
-	at.FromMs, at.ToMs = c.FromMs, c.ToMs
-	after, err := s.Service.cost(ctx, &at)
-	if err != nil {
-		return nil, nil, err
-	}
-	at.AsOfMs = billedMs
-	before, err := s.Service.cost(ctx, &at)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows, change := render(r.By, difference(linesOf(after), linesOf(before)), currency)
-	if len(rows) == 0 && arrivals.usage == 0 {
-		return nil, nil, nil // the corrections and leases are of other periods
-	}
-	return &Adjustment{
-		Origin: c.Period, BilledThrough: instantIn(utc, billedMs), Rows: rows, Totals: change.figures(currency), Events: arrivals,
-	}, &change, nil
 }
 
 func (d *Statement) setIncidents(list []schema.Incident) {

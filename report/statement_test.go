@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/schema"
 	"pgregory.net/rapid"
 )
@@ -356,8 +357,8 @@ func TestChangedStatementIsAnError(t *testing.T) {
 	}
 }
 
-// A new price list does not touch what is closed, nor does it make adjustments;
-// the difference shows it (J1).
+// A new price list does not touch what is closed; the difference shows it (J1). One that
+// says that it always held makes no adjustment either.
 func TestNewPricesLeaveClosedMonthsAlone(t *testing.T) {
 	o := newOffice(t, p360, gpu("2026-03-01", "2026-04-01", "stored=2026-04-01"), gpu("2026-03-05", "2026-03-06", "stored=2026-04-06", "project=b"))
 	march := o.at("2026-04-05").close("2026-03")
@@ -380,6 +381,94 @@ func TestNewPricesLeaveClosedMonthsAlone(t *testing.T) {
 	}
 }
 
+// changing has the prices of the properties until an instant, and others from then on.
+func changing(t testing.TB, atMs int64) func(context.Context, string, int64) (*pricing.Terms, error) {
+	old, new := bookOf(t, propertyPrices), bookOf(t, "currency: USD\nprices:\n  - {model: m, per_gpu_hour: \"1.7\"}\n  - {model: unlisted, per_gpu_hour: \"0.01\", valid_from: 2026-03-03}\n")
+	return func(_ context.Context, _ string, asOfMs int64) (*pricing.Terms, error) {
+		if asOfMs != 0 && asOfMs < atMs {
+			return &pricing.Terms{Book: old}, nil
+		}
+		return &pricing.Terms{Book: new}, nil
+	}
+}
+
+// A price that is changed for a closed month is billed as an adjustment by the next
+// statement, also when no event came in, with the version that it is from; and once.
+func TestChangedPriceIsAnAdjustment(t *testing.T) {
+	o := newOffice(t, "", gpu("2026-03-01", "2026-04-01", "stored=2026-04-01"), gpu("2026-04-01", "2026-05-01", "stored=2026-05-01"))
+	old, new := bookOf(t, p360), bookOf(t, "currency: USD\nprices:\n  - {model: m, per_gpu_hour: \"3.60\", valid_to: 2026-03-15}\n  - {model: m, per_gpu_hour: \"2.88\", valid_from: 2026-03-15}\n")
+	applied := at("2026-04-20")
+	o.Service.Terms = func(_ context.Context, _ string, asOfMs int64) (*pricing.Terms, error) {
+		if asOfMs < applied {
+			return &pricing.Terms{Book: old}, nil
+		}
+		return &pricing.Terms{Book: new}, nil
+	}
+	o.Versions = func(context.Context, string, int64) ([]schema.TermsVersion, error) {
+		return []schema.TermsVersion{
+			{Kind: schema.TermsBook, Name: "default", Version: old.Hash, AppliedAtMs: at("2026-02-01")}, {Kind: schema.TermsContract, Name: "c", AppliedAtMs: at("2026-03-02")},
+			{Kind: schema.TermsBook, Name: "default", Version: new.Hash, AppliedAtMs: applied, AppliedBy: "bob", Reason: "renegotiated", Forced: "agreed with finance"},
+		}, nil
+	}
+	march := o.at("2026-04-05").close("2026-03")
+	if *march.Totals.Cost != "2678.40" || *march.PriceVersion != old.Hash {
+		t.Fatalf("%s", march.JSON())
+	}
+	d, err := o.at("2026-05-05").Diff(t.Context(), DiffParams{Period: "2026-03"})
+	if err != nil || brief(&d.Totals) != "0 -293.76" || len(d.Prices) != 1 {
+		t.Errorf("%v %s", err, d.JSON())
+	}
+	april := o.close("2026-04")
+	if len(april.Adjustments) != 1 || *april.Totals.Cost != "2073.60" || *april.Due.Cost != "1779.84" {
+		t.Fatalf("%s", april.JSON())
+	}
+	a := april.Adjustments[0]
+	want := PriceSource{Kind: "book", Name: "default", Version: new.Hash, AppliedAt: "2026-04-20T00:00:00Z", AppliedBy: "bob", Reason: "renegotiated", Forced: "agreed with finance"}
+	if a.Origin != "2026-03" || brief(&a.Totals) != "0 -293.76" || a.Events.Total != 0 || len(a.Prices) != 1 || a.Prices[0] != want { // 408 h x -0.72
+		t.Errorf("%+v", a)
+	}
+	var b strings.Builder
+	if err := Write(&b, april, "table"); err != nil || !strings.Contains(b.String(), "applied at 2026-04-20T00:00:00Z by bob: renegotiated; in spite of closed periods: agreed with finance") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	if again := o.show("2026-03"); string(again.JSON()) != string(march.JSON()) {
+		t.Errorf("March changed: %s", again.JSON())
+	}
+	if may := o.at("2026-06-05").close("2026-05"); len(may.Adjustments) != 0 {
+		t.Errorf("billed twice: %s", may.JSON())
+	}
+}
+
+// Prices in another currency cannot be set off against what was billed.
+func TestAdjustmentOfTwoCurrencies(t *testing.T) {
+	o := newOffice(t, p360, gpu("2026-03-01", "2026-04-01", "stored=2026-04-01"))
+	o.at("2026-04-05").close("2026-03")
+	usd, eur := o.Service.Terms, fixed(bookOf(t, "currency: EUR\nprices:\n  - {model: m, per_gpu_hour: \"3.60\"}\n"))
+	o.Service.Terms = func(ctx context.Context, tenant string, asOfMs int64) (*pricing.Terms, error) {
+		if asOfMs <= at("2026-04-05") {
+			return usd(ctx, tenant, asOfMs)
+		}
+		return eur(ctx, tenant, asOfMs)
+	}
+	_, err := o.at("2026-05-05").Close(t.Context(), CloseParams{Period: "2026-04", Actor: "ann"})
+	refused[*ConflictError](t, err, "period 2026-03 was billed in USD and the price list is now in EUR")
+}
+
+// Prices that are applied at the closing instant, behind the back of the one who
+// closes, are not taken for billed.
+func TestPricesAppliedWhileClosing(t *testing.T) {
+	o := newOffice(t, p360, gpu("2026-03-01", "2026-04-01", "stored=2026-04-01"))
+	asked, old, new := 0, o.Service.Terms, fixed(bookOf(t, propertyPrices))
+	o.Service.Terms = func(ctx context.Context, tenant string, asOfMs int64) (*pricing.Terms, error) {
+		if asked++; asked > 1 {
+			return new(ctx, tenant, asOfMs)
+		}
+		return old(ctx, tenant, asOfMs)
+	}
+	_, err := o.at("2026-04-05").Close(t.Context(), CloseParams{Period: "2026-03", Actor: "ann"})
+	refused[*ConflictError](t, err, "prices were applied while period 2026-03 was being closed")
+}
+
 func TestUnpricedTimeIsNotZero(t *testing.T) {
 	o := newOffice(t, "", gpu("2026-03-05", "2026-03-06", "stored=2026-03-06"), gpu("2026-03-06", "2026-03-07", "stored=2026-04-07")).at("2026-04-05")
 	march := o.close("2026-03")
@@ -399,6 +488,7 @@ func TestStatementsAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		zone := rapid.SampledFrom(zones).Draw(rt, "zone")
 		o := newOffice(t, propertyPrices)
+		o.Service.Terms = changing(t, at("2026-05-05")+rapid.Int64Range(-dayMs, 120*dayMs).Draw(rt, "prices applied"))
 		for range rapid.IntRange(1, 10).Draw(rt, "events") {
 			from := at("2026-01-20") + rapid.Int64Range(0, 100*dayMs).Draw(rt, "from")
 			s := gpu("2026-01-01", "2026-01-02", "project="+rapid.SampledFrom([]string{"a", "b", ""}).Draw(rt, "project"),

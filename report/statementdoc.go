@@ -93,6 +93,18 @@ type Adjustment struct {
 	Rows          []StatementRow   `json:"rows" doc:"Groups that changed"`
 	Totals        StatementFigures `json:"totals"`
 	Events        Arrivals         `json:"events"`
+	Prices        []PriceSource    `json:"prices,omitempty" doc:"Versions of the price book that changed what the period costs"`
+}
+
+// PriceSource is a version of a document that prices are from.
+type PriceSource struct {
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	AppliedAt string `json:"applied_at"`
+	AppliedBy string `json:"applied_by"`
+	Reason    string `json:"reason"`
+	Forced    string `json:"forced,omitempty" doc:"Why it was applied although it changes closed periods"`
 }
 
 // MaxArrivals is how many events an adjustment lists at most.
@@ -368,7 +380,7 @@ type StatementList struct {
 }
 
 // StatementDiff is what changed in a closed period since it was closed: usage as
-// known at AsOf, with today's prices, minus the frozen statement.
+// known at AsOf, at the prices as known then, minus the frozen statement.
 type StatementDiff struct {
 	Tenant          string           `json:"tenant"`
 	Period          string           `json:"period"`
@@ -385,6 +397,7 @@ type StatementDiff struct {
 	Rows            []StatementRow   `json:"rows" doc:"Groups that changed"`
 	Totals          StatementFigures `json:"totals"`
 	Events          Arrivals         `json:"events"`
+	Prices          []PriceSource    `json:"prices,omitempty" doc:"Versions of the price book since it was closed that change what the period costs"`
 }
 
 // compareChain orders candidates for one place of a chain.

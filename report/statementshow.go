@@ -70,8 +70,8 @@ type DiffParams struct {
 }
 
 // Diff compares a closed period as it is known now, or as of an instant, with its
-// frozen statement. Prices are today's: a change of the price list for the past
-// shows here, and nowhere else.
+// frozen statement. Prices are those of that instant, too: a change of the price
+// list for the past shows here, and in the adjustments of the next statement.
 func (s *Statements) Diff(ctx context.Context, p DiffParams) (*StatementDiff, error) {
 	if p.Tenant == "" {
 		p.Tenant = schema.DefaultTenant
@@ -132,10 +132,17 @@ func (s *Statements) diff(ctx context.Context, r *Request, c *schema.Statement, 
 	if err != nil {
 		return nil, err
 	}
+	prices, err := s.priceChange(ctx, r, []schema.Statement{*c}, ch.terms)
+	if err != nil {
+		return nil, err
+	}
 	rows, change := render(r.By, difference(linesOf(after), before), currency)
 	d := &StatementDiff{
 		Tenant: r.Tenant, Period: c.Period, Zone: c.Zone, From: f.From, To: f.To, Hash: c.Hash, ClosedAsOf: f.AsOf, AsOf: instantIn(utc, r.AsOfMs),
 		Currency: orNil(currency), PriceVersion: f.PriceVersion, By: f.By, Rows: rows, Totals: change.figures(currency), Events: arrivals,
+	}
+	if prices.touches(c) {
+		d.Prices = prices.versions
 	}
 	if ch.book != nil {
 		d.PriceVersionNow = orNil(ch.version())

@@ -88,6 +88,7 @@ func (f *Frozen) Table(w io.Writer) error {
 		fmt.Fprintf(&b, "\nadjustment of %s, billed through %s:\n", a.Origin, a.BilledThrough)
 		align(&b, len(f.By), statementTable(f.By, a.Rows, "total", &a.Totals, f.Currency))
 		a.Events.table(&b)
+		pricesTable(&b, a.Prices)
 	}
 	if len(f.Adjustments) > 0 {
 		b.WriteByte('\n')
@@ -147,6 +148,17 @@ func (a *Arrivals) table(b *strings.Builder) {
 	align(b, 6, lines)
 }
 
+func pricesTable(b *strings.Builder, list []PriceSource) {
+	for i := range list {
+		v := &list[i]
+		fmt.Fprintf(b, "%s %s, version %s, applied at %s by %s: %s", v.Kind, printable(v.Name), v.Version, v.AppliedAt, printable(v.AppliedBy), printable(v.Reason))
+		if v.Forced != "" {
+			fmt.Fprintf(b, "; in spite of closed periods: %s", printable(v.Forced))
+		}
+		b.WriteByte('\n')
+	}
+}
+
 // JSON writes the difference on one line, keys always in the same order.
 func (d *StatementDiff) JSON() []byte { return encodeStatement(d) }
 
@@ -170,6 +182,7 @@ func (d *StatementDiff) Table(w io.Writer) error {
 		align(&b, len(d.By), statementTable(d.By, d.Rows, "total", &d.Totals, d.Currency))
 	}
 	d.Events.table(&b)
+	pricesTable(&b, d.Prices)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

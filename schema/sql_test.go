@@ -56,7 +56,7 @@ func TestEveryColumnHasAComment(t *testing.T) {
 			}
 		}
 	}
-	for _, table := range []string{"raw_usage", "raw_lease", "raw_meter", "raw_outage", "raw_correction", "quarantine", "dirty", "usage_minute", "usage_hour", "statement", "usage_identity", "correction"} {
+	for _, table := range []string{"raw_usage", "raw_lease", "raw_meter", "raw_outage", "raw_correction", "quarantine", "dirty", "usage_minute", "usage_hour", "statement", "usage_identity", "correction", "price_book", "contract", "platform_profile"} {
 		if tables[table] < 7 {
 			t.Errorf("table %s: %d columns found", table, tables[table])
 		}

@@ -46,6 +46,7 @@ type Component struct {
 type Deps struct {
 	Reports    Reports
 	Statements Statements
+	Prices     Prices
 	// Ingest offers messages to the stream and returns one receipt for each, in
 	// order, after the stream's answer. It may keep none of its argument.
 	Ingest     func(ctx context.Context, messages []schema.Message) ([]schema.Receipt, error)

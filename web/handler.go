@@ -31,7 +31,10 @@ const CloseTimeout = 15 * time.Minute
 // writeMargin is how much longer than its request an answer may take.
 const writeMargin = 15 * time.Second
 
-const statementsPath = "/api/v1/statements"
+const (
+	statementsPath = "/api/v1/statements"
+	pricesPath     = "/api/v1/prices"
+)
 
 func timeoutOf(r *http.Request) time.Duration {
 	is := func(prefix string) bool { return r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, prefix) }
@@ -65,6 +68,7 @@ func Handler(d Deps) http.Handler {
 	s := &server{Deps: d, api: humago.New(mux, config)}
 	s.registerReports()
 	s.registerStatements()
+	s.registerPrices()
 	s.registerEvents()
 	s.registerQuarantine()
 	s.registerHealth()

@@ -123,7 +123,7 @@ func start(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.Server = httptest.NewServer(Handler(Deps{
-		Reports: service, Statements: &statements{}, Ingest: b.stream.ingest, Quarantine: b.quarantine,
+		Reports: service, Statements: &statements{}, Prices: &prices{}, Ingest: b.stream.ingest, Quarantine: b.quarantine,
 		Status:  func(context.Context) (any, error) { return map[string]any{"backlog": 3}, nil },
 		Ready:   func() []Component { return b.components },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "gpumeter_up 1") }),

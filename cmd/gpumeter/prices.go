@@ -18,9 +18,10 @@ import (
 func pricesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prices",
-		Short: "Work on price books, platform profiles and contracts",
+		Short: "Check, apply and show price books, platform profiles and contracts",
 	}
 	asGroup(cmd)
+	cmd.AddCommand(priceVersionCommands()...)
 	cmd.AddCommand(&cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check price books, platform profiles and contracts, and show what they say",

@@ -23,8 +23,8 @@ import (
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/internal/engine"
 	"github.com/gpumeter/gpumeter/internal/jetstream"
-	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/producer"
+	"github.com/gpumeter/gpumeter/web"
 )
 
 // Run runs the program until the context ends, then stops it in two steps: first
@@ -49,7 +49,8 @@ func Run(ctx context.Context, o Options) error {
 type app struct {
 	o        Options
 	registry *prometheus.Registry
-	book     *pricing.Book
+	prices   []web.PriceFile
+	terms    *termsStore
 	closers  []func() // last in, first out
 
 	engine     *engine.Engine
@@ -97,12 +98,9 @@ func (a *app) close() {
 // build makes everything in the order in which one thing needs the other. What
 // was built is closed again when a later part fails.
 func (a *app) build(ctx context.Context) error {
-	if a.o.Prices != "" {
-		book, err := pricing.Load(a.o.Prices)
-		if err != nil {
-			return err
-		}
-		a.book = book
+	var err error
+	if a.prices, err = readPriceFiles(a.o.priceFiles()); err != nil {
+		return err
 	}
 	known := readEndpoints(a.o.Data)
 	if err := a.startEngine(ctx, known); err != nil {

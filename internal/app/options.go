@@ -50,7 +50,11 @@ type Options struct {
 	EngineHTTPPort int      // of the embedded ClickHouse; 0 takes a free one
 	EngineCommand  []string // re-executes the program as an engine; nil: the own executable
 
-	Prices string // file; empty: nothing is priced
+	// Prices and PriceFiles are files of a price book, contracts and platform profiles
+	// that are applied at start where they differ from what is in force. Without any, what
+	// was applied before stays in force.
+	Prices     string
+	PriceFiles []string
 
 	ScrapeURLs  []string
 	SourceName  string // of the agent's events; default agent/<host>, with a number when there are several
@@ -153,6 +157,13 @@ func (o *Options) fill() error {
 		faults = append(faults, fmt.Errorf("--data: %w", err))
 	}
 	return errors.Join(faults...)
+}
+
+func (o *Options) priceFiles() []string {
+	if o.Prices == "" {
+		return o.PriceFiles
+	}
+	return append([]string{o.Prices}, o.PriceFiles...)
 }
 
 func set(s *string, value string) {

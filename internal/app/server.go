@@ -14,7 +14,6 @@ import (
 
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/internal/jetstream"
-	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/report"
 	"github.com/gpumeter/gpumeter/schema"
 	"github.com/gpumeter/gpumeter/web"
@@ -23,6 +22,9 @@ import (
 func (a *app) buildServer(ctx context.Context) error {
 	service, statements, err := a.buildReports()
 	if err != nil {
+		return err
+	}
+	if err := a.applyPriceFiles(ctx); err != nil {
 		return err
 	}
 	if err := a.buildControl(ctx); err != nil {
@@ -42,7 +44,7 @@ func (a *app) buildServer(ctx context.Context) error {
 	a.background = append(a.background, func(ctx context.Context) error { return a.incidents.watch(ctx, a.db, 5*time.Second) })
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
-		Reports: service, Statements: statements, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
+		Reports: service, Statements: statements, Prices: a.terms, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
 		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 	}))
@@ -50,9 +52,14 @@ func (a *app) buildServer(ctx context.Context) error {
 }
 
 func (a *app) buildReports() (*report.Service, *report.Statements, error) {
+	terms, err := newTermsStore(a.db, a.o.Clock)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.terms = terms
 	service, err := report.New(report.Options{
 		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
-		Terms: func(context.Context, string, int64) (*pricing.Terms, error) { return &pricing.Terms{Book: a.book}, nil },
+		Terms: terms.Terms,
 		Rated: ratedStore{&usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace}},
 		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
 			return jetstream.Settled(ctx, a.nc, "")
@@ -62,8 +69,14 @@ func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	statements, err := report.NewStatements(report.StatementOptions{Service: service, Store: a.db, Incidents: openIncidents{a.db}, Grace: a.o.Grace.Of(a.o.Tenant)})
-	return service, statements, err
+	statements, err := report.NewStatements(report.StatementOptions{
+		Service: service, Store: a.db, Incidents: openIncidents{a.db}, Grace: a.o.Grace.Of(a.o.Tenant), Versions: a.db.TermsVersions,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	terms.closed = statements.Closed
+	return service, statements, nil
 }
 
 // openIncidents are those that are open now.
@@ -88,7 +101,7 @@ type Status struct {
 	Held        int64  `json:"held_events"`        // that ended in the future when they came, and wait for their time
 	SpoolEvents int64  `json:"spool_events"`       // waiting at the agents of this process
 	Restarts    int    `json:"engine_restarts"`
-	Prices      string `json:"prices,omitempty"` // content hash of the price list
+	Prices      string `json:"prices,omitempty"` // version of the price book in force
 	Error       string `json:"error,omitempty"`
 }
 
@@ -112,8 +125,10 @@ func (a *app) status(ctx context.Context) (any, error) {
 	if a.engine != nil {
 		s.Restarts = a.engine.Restarts()
 	}
-	if a.book != nil {
-		s.Prices = fmt.Sprint(a.book.Hash)
+	versions, err := a.db.TermsVersions(ctx, a.o.Tenant, 0)
+	faults = append(faults, err)
+	if v := current(versions, documentName{schema.TermsBook, schema.DefaultBook}); v != nil {
+		s.Prices = v.Version
 	}
 	if err := errors.Join(faults...); err != nil {
 		s.Error = err.Error()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,10 +126,13 @@ func TestAnyArrangement(t *testing.T) {
 		r.Logf("%d events, %d messages in the wild, killed at %s: %v", len(events), len(deliveries), point, halted)
 
 		ask := func(tenant string) *server {
-			// Its clock stands, so that reports do not differ by when they are asked.
+			// Its clock stands, so that reports do not differ by when they are asked; but not
+			// before the prices are applied, or as of now they would not be known.
+			clock := &stopped{}
+			defer clock.ms.Store(clockMs)
 			return start(t, app.Options{
 				Roles: app.Roles{Serve: true}, NATSURL: s.nats, ClickHouseDSN: s.db, Tenant: tenant, Prices: prices,
-				Clock: stopped(clockMs),
+				Clock: clock,
 			})
 		}
 		one, other := ask(plain), ask(wild)
@@ -331,8 +335,14 @@ func arrange(r *rapid.T, random *rand.Rand, tenant string, events []schema.Usage
 	return messages
 }
 
-// stopped is a clock that stands at an instant, in Unix milliseconds.
-type stopped int64
+// stopped is a clock that stands at an instant, in Unix milliseconds, once it has one.
+type stopped struct{ ms atomic.Int64 }
 
-func (c stopped) Now() time.Time              { return time.UnixMilli(int64(c)) }
-func (c stopped) At(real time.Time) time.Time { return real }
+func (c *stopped) Now() time.Time {
+	if ms := c.ms.Load(); ms != 0 {
+		return time.UnixMilli(ms)
+	}
+	return time.Now()
+}
+
+func (c *stopped) At(real time.Time) time.Time { return real }

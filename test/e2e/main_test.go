@@ -155,6 +155,7 @@ type status struct {
 	DirtyHour   int    `json:"dirty_hours"`
 	Events      int64  `json:"events"`
 	Held        int64  `json:"held_events"`
+	Prices      string `json:"prices"`
 	Spool       int64  `json:"spool_events"`
 	Error       string `json:"error"`
 }

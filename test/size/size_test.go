@@ -86,7 +86,7 @@ func TestMonthOfEvents(t *testing.T) {
 	if total.allocated != n*60_000 {
 		t.Fatal("the generator is wrong")
 	}
-	asOf := "as_of=" + url.QueryEscape("2026-11-01T00:00:00Z")
+	asOf := "as_of=" + url.QueryEscape(time.Now().UTC().Format(time.RFC3339)) // the prices are applied at the start
 	for query, want := range map[string]map[string]*sum{
 		span + "by=project": {"a": &total}, span + "by=day": days, span + "by=hour": hours, span + "by=instance": instances,
 		span + "by=project&" + asOf: {"a": &total}, span + "by=instance&" + asOf: instances,
