@@ -71,7 +71,7 @@ func (r *rating) use(b *prepaid, u *Use) {
 			l.ListCost = nil // what it would have cost is not known
 		}
 	default:
-		l.Segment = *u.Segment
+		l.Instance, l.Segment = u.Instance, *u.Segment
 		l.Reason = "its instance is in the state " + u.Segment.State
 	}
 	l.Segment.Span, l.Segment.Plan, l.Segment.Gpus = u.Span, b.plan, u.Gpus
@@ -122,13 +122,14 @@ func (r *rating) commitments(rest []*Rental) []*Rental {
 			if r.usage.NowMs != 0 && commitment.FromMs >= r.usage.NowMs {
 				continue
 			}
-			commitment.Rank = func(s *Segment) *big.Rat {
-				if price, ok := r.lookup(s, "", s.FromMs); ok {
+			commitment.RankCuts = r.book.Cuts(commitment.FromMs, Forever)
+			commitment.Rank = func(s *Segment, atMs int64) *big.Rat {
+				if price, ok := r.lookup(s, "", atMs); ok {
 					return price.PerGPUHour
 				}
 				return new(big.Rat)
 			}
-			covered := commitment.Cover(rest, func(s *Segment) bool { return r.profile.Billed.Bills(s.State) }, r.profile.Zone)
+			covered := commitment.Cover(rest, r.wants, r.profile.Zone)
 			rest = covered.Rest
 			price := func(Span) *big.Rat { return d.PerGPU }
 			b := &prepaid{
@@ -356,63 +357,57 @@ func (r *rating) quote(c *Contract, q *Quote, rest []*Rental) []*Rental {
 // quoted returns the time that a quote pays for, each with its part of the fee, in all
 // and by rental.
 func (r *rating) quoted(q *Quote, span Span, rest []*Rental) (uses []Use, taken [][]Use) {
-	left := new(big.Rat).SetInt64(math.MaxInt64)
-	if q.GPUHours != nil {
-		left.Mul(q.GPUHours, big.NewRat(hourMs, 1))
-	}
-	type wanted struct {
-		Use
-		rental int
-	}
-	var list []wanted
-	var cuts []int64
+	taken = make([][]Use, len(rest))
+	var changes []change
 	for i, rental := range rest {
 		for k := range rental.Segments {
 			s := &rental.Segments[k]
 			part := Span{max(s.FromMs, span.FromMs), min(s.ToMs, span.ToMs)}
-			if part.Ms() > 0 && s.Gpus > 0 && s.Project == q.Project && r.profile.Billed.Bills(s.State) {
-				list = append(list, wanted{Use{Span: part, Instance: rental.Instance, Project: s.Project, Segment: s, Gpus: s.Gpus}, i})
-				cuts = append(cuts, part.FromMs, part.ToMs)
+			if part.Ms() > 0 && s.Gpus > 0 && s.Project == q.Project && r.wants(s) {
+				taken[i] = append(taken[i], Use{Span: part, Instance: rental.Instance, Project: s.Project, Segment: s, Gpus: s.Gpus})
+				changes = append(changes, change{part.FromMs, s.Gpus}, change{part.ToMs, -s.Gpus})
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b wanted) int { return cmp.Compare(a.FromMs, b.FromMs) })
-	taken = make([][]Use, len(rest))
-	total := new(big.Rat)
-	for _, piece := range Cut(span.FromMs, span.ToMs, cuts) {
-		gpus := int64(0)
-		var now []wanted
-		for _, w := range list {
-			if w.FromMs <= piece.FromMs && piece.ToMs <= w.ToMs {
-				gpus += w.Gpus
-				now = append(now, w)
+	end, total := q.lasts(changes)
+	for i := range taken {
+		kept := taken[i][:0]
+		for _, u := range taken[i] {
+			if u.ToMs = min(u.ToMs, end); u.Ms() > 0 {
+				u.Cost = big.NewRat(u.Ms()*u.Gpus, total)
+				u.Cost.Mul(u.Cost, q.Fee)
+				kept = append(kept, u)
 			}
 		}
-		if gpus == 0 {
-			continue
-		}
-		// As long as GPU-hours are left; the millisecond in which they end is not paid for.
-		if most := new(big.Rat).Quo(left, big.NewRat(gpus, 1)); most.Cmp(big.NewRat(piece.Ms(), 1)) < 0 {
-			whole, _ := floor(most, big.NewInt(1))
-			piece.ToMs = piece.FromMs + whole.Int64()
-		}
-		if piece.Ms() == 0 {
-			break
-		}
-		spent := big.NewRat(gpus, 1)
-		spent.Mul(spent, big.NewRat(piece.Ms(), 1))
-		left.Sub(left, spent)
-		total.Add(total, spent)
-		for _, w := range now {
-			w.Span = piece
-			uses = append(uses, w.Use)
-			taken[w.rental] = append(taken[w.rental], w.Use)
-		}
+		taken[i] = kept
+		uses = append(uses, kept...)
 	}
-	for i := range uses {
-		u := &uses[i]
-		u.Cost = new(big.Rat).Quo(big.NewRat(u.Ms(), 1), total)
-		u.Cost.Mul(u.Cost, new(big.Rat).Mul(q.Fee, big.NewRat(u.Gpus, 1)))
-	}
+	slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(a.FromMs, b.FromMs) })
 	return uses, taken
+}
+
+// lasts returns when the GPU-hours of a quote end, as GPUs come and go, and the GPU-ms
+// that it pays for until then. The millisecond in which they end is not paid for, and
+// nothing after it.
+func (q *Quote) lasts(changes []change) (end, gpuMs int64) {
+	most := int64(math.MaxInt64)
+	if q.GPUHours != nil {
+		whole, _ := floor(q.GPUHours, big.NewInt(hourMs))
+		if whole.IsInt64() {
+			most = whole.Int64()
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.atMs, b.atMs) })
+	gpus := int64(0)
+	for i, c := range changes {
+		if gpus > 0 {
+			from := changes[i-1].atMs
+			if ms := (most - gpuMs) / gpus; ms < c.atMs-from {
+				return from + ms, gpuMs + ms*gpus
+			}
+			gpuMs += gpus * (c.atMs - from)
+		}
+		gpus += c.gpus
+	}
+	return Forever, gpuMs
 }

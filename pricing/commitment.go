@@ -2,6 +2,7 @@ package pricing
 
 import (
 	"cmp"
+	"container/heap"
 	"math/big"
 	"slices"
 	"time"
@@ -26,7 +27,9 @@ type Commitment struct {
 	PriceOf func(cycle Span) *big.Rat
 	// Rank puts what is eligible into the order in which it is covered, after the
 	// owner's own: higher first, then by the name of the instance. nil = by name.
-	Rank func(s *Segment) *big.Rat
+	Rank func(s *Segment, atMs int64) *big.Rat
+	// RankCuts are the instants at which that may change.
+	RankCuts []int64
 	// UntilMs is the instant of the question: what lies later has not happened, so
 	// there is no use of it yet, and no cycle begins. 0 = there is no later.
 	UntilMs int64
@@ -59,12 +62,19 @@ type Covered struct {
 	Rest []*Rental
 }
 
-// demand is a segment that wants GPUs of a commitment.
+// demand is a segment that wants GPUs of a commitment, as long as its rank is the same.
 type demand struct {
 	Span
 	segment  *Segment
 	instance string
 	rental   int
+	own      bool // it is the owner's
+	rank     *big.Rat
+
+	got   int64 // GPUs that it has now
+	was   int64 // and those that it had since an instant
+	since int64
+	ended bool
 }
 
 // Cover lets the commitment cover the segments for which wants says that they need
@@ -77,11 +87,8 @@ func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone 
 		until = min(until, c.UntilMs)
 	}
 	cycles := c.Term.Cycles(c.FromMs, until, c.Day, zone)
-	var demands []demand
-	var cuts []int64
 	for _, cycle := range cycles {
 		out.Purchases = append(out.Purchases, Purchase{cycle, new(big.Rat).Mul(c.price(cycle), big.NewRat(c.Gpus, 1))})
-		cuts = append(cuts, cycle.FromMs, cycle.ToMs)
 	}
 	if len(cycles) == 0 {
 		copy(out.Rest, rentals)
@@ -91,26 +98,39 @@ func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone 
 	if c.UntilMs != 0 {
 		end = min(end, c.UntilMs)
 	}
+	var demands []demand
 	for i, r := range rentals {
 		for k := range r.Segments {
 			s := &r.Segments[k]
 			span := Span{max(s.FromMs, c.FromMs), min(s.ToMs, end)}
-			if span.Ms() > 0 && s.Gpus > 0 && c.covers(r.Instance, s) && wants(s) {
-				demands = append(demands, demand{span, s, r.Instance, i})
-				cuts = append(cuts, span.FromMs, span.ToMs)
+			if span.Ms() <= 0 || s.Gpus <= 0 || !c.covers(r.Instance, s) || !wants(s) {
+				continue
+			}
+			for _, piece := range Cut(span.FromMs, span.ToMs, c.RankCuts) {
+				d := demand{Span: piece, segment: s, instance: r.Instance, rental: i, own: s.Project == c.Project}
+				if c.Rank != nil {
+					d.rank = c.Rank(s, piece.FromMs)
+				}
+				demands = append(demands, d)
 			}
 		}
 	}
 	taken := make([][]Use, len(rentals)) // by rental and time
-	c.sweep(demands, Cut(c.FromMs, end, cuts), func(d *demand, piece Span, gpus int64) {
-		cycle := slices.IndexFunc(cycles, func(cycle Span) bool { return piece.FromMs < cycle.ToMs })
-		use := Use{Span: piece, Project: c.Project, Gpus: gpus, Cycle: cycle, Cost: c.part(cycles[cycle], piece, gpus)}
+	for _, g := range c.sweep(demands, Span{c.FromMs, end}) {
+		d := g.to
+		use := Use{Project: c.Project, Gpus: g.gpus}
 		if d != nil {
 			use.Instance, use.Project, use.Segment = d.instance, d.segment.Project, d.segment
-			taken[d.rental] = append(taken[d.rental], use)
+			taken[d.rental] = append(taken[d.rental], Use{Span: g.Span, Gpus: g.gpus})
 		}
-		out.Uses = append(out.Uses, use)
-	})
+		first, _ := slices.BinarySearchFunc(cycles, g.FromMs+1, func(cycle Span, ms int64) int { return cmp.Compare(cycle.ToMs, ms) })
+		for i := first; i < len(cycles) && cycles[i].FromMs < g.ToMs; i++ {
+			part := use
+			part.Span = Span{max(g.FromMs, cycles[i].FromMs), min(g.ToMs, cycles[i].ToMs)}
+			part.Cycle, part.Cost = i, c.part(cycles[i], part.Span, g.gpus)
+			out.Uses = append(out.Uses, part)
+		}
+	}
 	for i, r := range rentals {
 		out.Rest[i] = without(r, taken[i])
 	}
@@ -122,47 +142,165 @@ func (c *Commitment) covers(instance string, s *Segment) bool {
 	return same(c.Instance, instance) && same(c.Platform, s.Platform) && same(c.Region, s.Region) && same(c.Model, s.Model)
 }
 
-// sweep divides every piece of time among the demands in it. give gets no demand for
-// what is left.
-func (c *Commitment) sweep(demands []demand, pieces []Span, give func(d *demand, piece Span, gpus int64)) {
-	slices.SortFunc(demands, func(a, b demand) int { return cmp.Compare(a.FromMs, b.FromMs) })
-	var active []*demand
-	next := 0
-	for _, piece := range pieces {
-		active = slices.DeleteFunc(active, func(d *demand) bool { return d.ToMs <= piece.FromMs })
-		for ; next < len(demands) && demands[next].FromMs <= piece.FromMs; next++ {
-			d := &demands[next]
-			at, _ := slices.BinarySearchFunc(active, d, c.order)
-			active = slices.Insert(active, at, d)
+// given is GPUs of a commitment that a demand has, or nobody.
+type given struct {
+	Span
+	to   *demand // nil = nobody
+	gpus int64
+}
+
+// sweep divides the GPUs among the demands: at every instant the first in the order get
+// what they want, as far as it goes. It goes from one change to the next and looks only
+// at what changes there: who comes, who goes, and who is at the border between those
+// that have GPUs and those that wait. The result is in order of time.
+func (c *Commitment) sweep(demands []demand, span Span) (list []given) {
+	comes := make([]*demand, len(demands))
+	for i := range demands {
+		comes[i] = &demands[i]
+	}
+	goes := slices.Clone(comes)
+	slices.SortFunc(comes, func(a, b *demand) int { return cmp.Compare(a.FromMs, b.FromMs) })
+	slices.SortFunc(goes, func(a, b *demand) int { return cmp.Compare(a.ToMs, b.ToMs) })
+	s := &division{
+		left:    c.Gpus,
+		have:    queue{before: func(a, b *demand) bool { return order(a, b) > 0 }}, // the last one first
+		waiting: queue{before: func(a, b *demand) bool { return order(a, b) < 0 }},
+	}
+	nobody := &demand{was: c.Gpus, since: span.FromMs}
+	write := func(d *demand, now int64, to *demand) {
+		if d.was == d.got {
+			return
 		}
-		left := c.Gpus
-		for _, d := range active {
-			if left == 0 {
-				break
+		if d.was > 0 && d.since < now {
+			list = append(list, given{Span{d.since, now}, to, d.was})
+		}
+		d.was, d.since = d.got, now
+	}
+	for len(goes) > 0 {
+		now := goes[0].ToMs
+		if len(comes) > 0 {
+			now = min(now, comes[0].FromMs)
+		}
+		for ; len(goes) > 0 && goes[0].ToMs == now; goes = goes[1:] {
+			s.goes(goes[0])
+		}
+		for ; len(comes) > 0 && comes[0].FromMs == now; comes = comes[1:] {
+			s.comes(comes[0])
+		}
+		for _, d := range s.changed {
+			write(d, now, d)
+		}
+		s.changed = s.changed[:0]
+		nobody.got = s.left
+		write(nobody, now, nil)
+	}
+	nobody.got = -1
+	write(nobody, span.ToMs, nil)
+	slices.SortFunc(list, func(a, b given) int {
+		switch {
+		case a.FromMs != b.FromMs:
+			return cmp.Compare(a.FromMs, b.FromMs)
+		case a.to == nil || b.to == nil: // only one of them is
+			if a.to == nil {
+				return 1
 			}
-			gpus := min(left, d.segment.Gpus)
-			give(d, piece, gpus)
-			left -= gpus
+			return -1
 		}
-		if left > 0 {
-			give(nil, piece, left)
+		return order(a.to, b.to)
+	})
+	return list
+}
+
+// division says who has GPUs of a commitment at an instant. All who have some come
+// before all who wait, only the last of them may want more, and nobody waits as long as
+// any are left.
+type division struct {
+	left    int64
+	have    queue
+	waiting queue
+	changed []*demand
+}
+
+func (s *division) comes(d *demand) {
+	last := s.have.first()
+	if s.left == 0 && last != nil && order(d, last) > 0 {
+		heap.Push(&s.waiting, d)
+		return
+	}
+	s.give(d, d.segment.Gpus)
+	heap.Push(&s.have, d)
+	for s.left < 0 {
+		last = s.have.first()
+		s.give(last, -min(last.got, -s.left))
+		if last.got == 0 {
+			heap.Pop(&s.have)
+			heap.Push(&s.waiting, last)
 		}
 	}
 }
 
-// order says who is covered first.
-func (c *Commitment) order(a, b *demand) int {
-	rank := 0
-	if c.Rank != nil {
-		rank = c.Rank(b.segment).Cmp(c.Rank(a.segment))
+func (s *division) goes(d *demand) {
+	d.ended = true
+	s.give(d, -d.got)
+	for s.left > 0 {
+		last := s.have.first()
+		if last == nil || last.got == last.segment.Gpus {
+			if last = s.waiting.first(); last == nil {
+				return
+			}
+			heap.Pop(&s.waiting)
+			heap.Push(&s.have, last)
+		}
+		s.give(last, min(s.left, last.segment.Gpus-last.got))
 	}
-	others := func(d *demand) int {
-		if d.segment.Project == c.Project {
-			return 0
+}
+
+func (s *division) give(d *demand, gpus int64) {
+	d.got += gpus
+	s.left -= gpus
+	s.changed = append(s.changed, d)
+}
+
+// queue is a heap of demands; those that have ended leave it when they come first.
+type queue struct {
+	list   []*demand
+	before func(a, b *demand) bool
+}
+
+func (q *queue) Len() int           { return len(q.list) }
+func (q *queue) Less(i, j int) bool { return q.before(q.list[i], q.list[j]) }
+func (q *queue) Swap(i, j int)      { q.list[i], q.list[j] = q.list[j], q.list[i] }
+func (q *queue) Push(x any)         { q.list = append(q.list, x.(*demand)) }
+func (q *queue) Pop() any {
+	last := q.list[len(q.list)-1]
+	q.list = q.list[:len(q.list)-1]
+	return last
+}
+
+// first returns the first demand that has not ended; nil = there is none.
+func (q *queue) first() *demand {
+	for len(q.list) > 0 && q.list[0].ended {
+		heap.Pop(q)
+	}
+	if len(q.list) == 0 {
+		return nil
+	}
+	return q.list[0]
+}
+
+// order says who is covered first.
+func order(a, b *demand) int {
+	if a.own != b.own {
+		if a.own {
+			return -1
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(others(a), others(b)), rank, cmp.Compare(a.instance, b.instance), cmp.Compare(a.FromMs, b.FromMs))
+	rank := 0
+	if a.rank != nil && b.rank != nil {
+		rank = b.rank.Cmp(a.rank)
+	}
+	return cmp.Or(rank, cmp.Compare(a.instance, b.instance), cmp.Compare(a.FromMs, b.FromMs))
 }
 
 // part is the part of a cycle's purchase that GPUs have in a piece of it.

@@ -1,78 +1,89 @@
 package pricing
 
 import (
+	"cmp"
 	"math/big"
+	"slices"
 )
 
+// serviced is what an SLA is about: an instance in a region.
+type serviced struct{ instance, region string }
+
 // credits gives back what the SLAs of the contracts promise for outages: to every
-// instance by its own outages, month by month in the platform's zone.
+// instance by the outages of where it was, month by month in the platform's zone.
 func (r *rating) credits() {
 	if len(r.usage.Outages) == 0 {
 		return
 	}
-	byInstance := map[string][]int{}
-	var order []string
+	lines := map[serviced][]int{}
+	var order []serviced
 	for i := range r.lines {
 		l := &r.lines[i]
-		if l.Meter != MeterGPU || l.Category != CategoryUsage || l.Status == StatusUnused || l.Effective == nil || l.BillableMs == 0 {
+		if l.Meter != MeterGPU || l.Category != CategoryUsage || l.Status == StatusUnused || l.Cost == nil || l.BillableMs == 0 {
 			continue
 		}
-		if _, known := byInstance[l.Instance]; !known {
-			order = append(order, l.Instance)
+		s := serviced{l.Instance, l.Segment.Region}
+		if _, known := lines[s]; !known {
+			order = append(order, s)
 		}
-		byInstance[l.Instance] = append(byInstance[l.Instance], i)
+		lines[s] = append(lines[s], i)
 	}
 	for _, c := range r.contracts {
 		if c.SLA == nil {
 			continue
 		}
-		for _, instance := range order {
-			r.creditInstance(c, byInstance[instance])
+		for _, s := range order {
+			r.creditServiced(c, s, lines[s])
 		}
 	}
 }
 
-// concerns says whether an outage touches what a line is about.
-func (o *Outage) concerns(l *Line) bool {
+// outages are those that concern an instance while a contract lasts, by time.
+func (r *rating) outages(c *Contract, s serviced) (list []Outage) {
 	same := func(want, got string) bool { return want == "" || want == got }
-	return same(o.Platform, l.Segment.Platform) && same(o.Region, l.Segment.Region) && same(o.Instance, l.Instance)
-}
-
-func (r *rating) creditInstance(c *Contract, lines []int) {
-	var outages []Span
-	reason, evidence := "", ""
-	for i := range r.usage.Outages {
-		o := &r.usage.Outages[i]
-		if o.concerns(&r.lines[lines[0]]) && o.FromMs < int64(c.To) && o.ToMs > int64(c.From) {
-			outages = append(outages, Span{max(o.FromMs, int64(c.From)), min(o.ToMs, int64(c.To))})
-			reason, evidence = o.Reason, o.Evidence
+	for _, o := range r.usage.Outages {
+		o.Span = Span{max(o.FromMs, int64(c.From)), min(o.ToMs, int64(c.To))}
+		if o.Ms() > 0 && same(o.Platform, r.platform) && same(o.Region, s.region) && same(o.Instance, s.instance) {
+			list = append(list, o)
 		}
 	}
+	slices.SortFunc(list, func(a, b Outage) int {
+		return cmp.Or(cmp.Compare(a.FromMs, b.FromMs), cmp.Compare(a.ToMs, b.ToMs), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Evidence, b.Evidence))
+	})
+	return list
+}
+
+func (r *rating) creditServiced(c *Contract, s serviced, lines []int) {
+	outages := r.outages(c, s)
 	if len(outages) == 0 {
 		return
 	}
-	first, last := outages[0].FromMs, outages[0].ToMs
-	for _, o := range outages {
-		first, last = min(first, o.FromMs), max(last, o.ToMs)
+	last := outages[0].ToMs
+	for i := range outages {
+		last = max(last, outages[i].ToMs)
 	}
-	y, m, _ := clockOf(first, r.profile.Zone)
+	y, m, _ := clockOf(outages[0].FromMs, r.profile.Zone)
 	start := startOfDay(y, m, 1, r.profile.Zone)
 	for start < last {
 		window := Span{start, EveryMonth.next(start, r.profile.Zone)}
 		start = window.ToMs
-		r.creditWindow(c, window, outages, lines, reason, evidence)
+		r.creditWindow(c, window, outages, lines)
 	}
 }
 
 // creditWindow writes a line for each part of a line that lies in an outage, so that a
 // credit falls on the time and the owner of what it is for.
-func (r *rating) creditWindow(c *Contract, window Span, outages []Span, lines []int, reason, evidence string) {
+func (r *rating) creditWindow(c *Contract, window Span, outages []Outage, lines []int) {
 	charges := make([]Charge, len(lines))
 	for k, i := range lines {
 		l := &r.lines[i]
-		charges[k] = Charge{Span: l.Span, Segment: l.Segment, BillableMs: l.BillableMs, Cost: l.Effective}
+		charges[k] = Charge{Span: l.Span, Segment: l.Segment, BillableMs: l.BillableMs, Settlements: l.Settlements, Cost: l.Cost}
 	}
-	credit := c.SLA.Credit(window, outages, charges)
+	spans := make([]Span, len(outages))
+	for i := range outages {
+		spans[i] = outages[i].Span
+	}
+	credit := c.SLA.Credit(window, spans, charges)
 	if credit.LostMs == 0 {
 		return
 	}
@@ -80,16 +91,18 @@ func (r *rating) creditWindow(c *Contract, window Span, outages []Span, lines []
 	type part struct {
 		line int
 		Span
-		cost *big.Rat
+		cost    *big.Rat
+		because *Outage
 	}
 	var parts []part
-	for _, i := range lines {
-		l := &r.lines[i]
-		for _, o := range union(window, outages) {
-			if s := (Span{max(l.FromMs, o.FromMs), min(l.ToMs, o.ToMs)}); s.Ms() > 0 {
-				cost := new(big.Rat).Mul(l.Effective, big.NewRat(s.Ms(), l.Ms()))
+	for k, i := range lines {
+		for _, down := range union(window, spans) {
+			// What is reported twice is lost once, by what was reported first.
+			first := slices.IndexFunc(outages, func(o Outage) bool { return o.FromMs < down.ToMs && o.ToMs > down.FromMs })
+			for _, s := range charges[k].paidIn(down) {
+				cost := charges[k].costOf(s.Ms())
 				lost.Add(lost, cost)
-				parts = append(parts, part{i, s, cost})
+				parts = append(parts, part{i, s, cost, &outages[first]})
 			}
 		}
 	}
@@ -97,7 +110,7 @@ func (r *rating) creditWindow(c *Contract, window Span, outages []Span, lines []
 		of := &r.lines[p.line]
 		l := Line{
 			Category: CategoryCredit, Meter: MeterGPU, Span: p.Span, Instance: of.Instance, Segment: of.Segment, Contract: c.ID, Settlements: 1,
-			Reason: "outage: " + reason, Currency: c.Currency, Version: c.Hash, Line: c.Line, Evidence: evidence, MeteredMs: p.Ms(), ExcludedMs: p.Ms(),
+			Reason: "outage: " + p.because.Reason, Currency: c.Currency, Version: c.Hash, Line: c.Line, Evidence: p.because.Evidence, MeteredMs: p.Ms(), ExcludedMs: p.Ms(),
 		}
 		l.zero()
 		if c.SLA.Form == CreditHours {

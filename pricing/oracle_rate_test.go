@@ -205,7 +205,7 @@ func TestRateAgreesWithTheOracle(t *testing.T) {
 			} else {
 				f = anyProfile(t)
 			}
-			o := &oracle{profile: f, entries: book.Entries}
+			o := &oracle{profile: f, entries: book.Entries, ms: 1000}
 			tariff := &Tariff{Profile: f, Book: book}
 			if from, list := anyRules(t, f.Zone.String()); len(list) > 0 {
 				o.rules = func(_ *Segment, second int64) []Adjustment {

@@ -10,12 +10,15 @@ import (
 // rental one second after the other and asks of each what the profile says. It uses the
 // types of the package, and none of its functions. It is slow, it knows only whole
 // seconds, and it has nothing in common with [Tariff.Rate] that could be wrong in both.
+// For longer rentals its second may last longer: then every instant has to be a multiple
+// of that.
 
 // oracle is what it bills with.
 type oracle struct {
 	profile *Profile
 	entries []Entry
 	rules   func(s *Segment, second int64) []Adjustment // nil = none
+	ms      int64                                       // that a second lasts
 
 	known map[situation][2]*big.Rat // prices that were worked out before, to be faster
 }
@@ -41,14 +44,14 @@ type second struct {
 
 // walk looks at every second from the first segment's beginning to the last one's end.
 func (o *oracle) walk(r *Rental) []second {
-	first, last := r.Segments[0].FromMs/1000, r.Segments[len(r.Segments)-1].ToMs/1000
+	first, last := r.Segments[0].FromMs/o.ms, r.Segments[len(r.Segments)-1].ToMs/o.ms
 	seconds := make([]second, last-first)
 	run, billing, day, settlement := -1, false, 0, 0
-	before := clockAt(first-1, o.profile.Zone)
+	before := o.clockAt(first - 1)
 	for i := range seconds {
 		at, s := first+int64(i), &seconds[i]
-		now := clockAt(at, o.profile.Zone)
-		s.segment = segmentAt(r, at)
+		now := o.clockAt(at)
+		s.segment = o.segmentAt(r, at)
 		s.run = -1
 		if s.segment != nil {
 			billed := slices.Contains(o.profile.Billed.Compute, State(s.segment.State))
@@ -80,9 +83,9 @@ func (o *oracle) walk(r *Rental) []second {
 	return seconds
 }
 
-func segmentAt(r *Rental, second int64) *Segment {
+func (o *oracle) segmentAt(r *Rental, second int64) *Segment {
 	for i := range r.Segments {
-		if s := &r.Segments[i]; s.FromMs <= second*1000 && second*1000 < s.ToMs {
+		if s := &r.Segments[i]; s.FromMs <= second*o.ms && second*o.ms < s.ToMs {
 			return s
 		}
 	}
@@ -92,16 +95,16 @@ func segmentAt(r *Rental, second int64) *Segment {
 // stoppedAt says whether billing ended at an instant, though it may go on at once.
 func (o *oracle) stoppedAt(r *Rental, second int64) bool {
 	for i := range r.Segments {
-		if s := &r.Segments[i]; s.FromMs == second*1000 && !slices.Contains(o.profile.Billed.Compute, State(s.State)) {
+		if s := &r.Segments[i]; s.FromMs == second*o.ms && !slices.Contains(o.profile.Billed.Compute, State(s.State)) {
 			return true
 		}
 	}
 	return false
 }
 
-func interruptedAt(r *Rental, second int64) bool {
+func (o *oracle) interruptedAt(r *Rental, second int64) bool {
 	for i := range r.Segments {
-		if s := &r.Segments[i]; s.State == "interrupted" && s.FromMs == second*1000 {
+		if s := &r.Segments[i]; s.State == "interrupted" && s.FromMs == second*o.ms {
 			return true
 		}
 	}
@@ -111,8 +114,8 @@ func interruptedAt(r *Rental, second int64) bool {
 // clock is what the clocks of a zone show.
 type clock struct{ month, day, hour, minute, second int }
 
-func clockAt(second int64, zone *time.Location) clock {
-	t := time.Unix(second, 0).In(zone)
+func (o *oracle) clockAt(second int64) clock {
+	t := time.UnixMilli(second * o.ms).In(o.profile.Zone)
 	_, month, day := t.Date()
 	h, m, s := t.Clock()
 	return clock{int(month), day, h, m, s}
@@ -134,8 +137,19 @@ func (c clock) begins(step Every, before clock) bool {
 
 // bill fills in how many times every second is billed, and at what price.
 func (o *oracle) bill(r *Rental) []second {
-	seconds := o.walk(r)
+	seconds := o.timed(r)
 	o.known = map[situation][2]*big.Rat{}
+	for i := range seconds {
+		if s := &seconds[i]; s.run >= 0 {
+			o.price(s, r.Segments[0].FromMs/o.ms+int64(i))
+		}
+	}
+	return seconds
+}
+
+// timed fills in how many times every second is billed.
+func (o *oracle) timed(r *Rental) []second {
+	seconds := o.walk(r)
 	// The seconds of every run, in a row: what is added after the end of a run, or of a
 	// day, is its last second once more.
 	var runs [][]int
@@ -147,7 +161,7 @@ func (o *oracle) bill(r *Rental) []second {
 			runs[n] = append(runs[n], i)
 		}
 	}
-	minimum := int(o.profile.Time.Minimum / 1000)
+	minimum := int(int64(o.profile.Time.Minimum) / o.ms)
 	switch o.profile.Time.MinimumPer {
 	case PerStart:
 		for n, run := range runs {
@@ -166,13 +180,7 @@ func (o *oracle) bill(r *Rental) []second {
 			}
 		}
 	}
-	first := r.Segments[0].FromMs / 1000
-	o.refund(r, first, seconds, runs)
-	for i := range seconds {
-		if s := &seconds[i]; s.run >= 0 {
-			o.price(s, first+int64(i))
-		}
-	}
+	o.refund(r, r.Segments[0].FromMs/o.ms, seconds, runs)
 	return seconds
 }
 
@@ -216,7 +224,7 @@ func (o *oracle) roundedTogether(seconds []second, run []int) (list [][]int) {
 // rounded repeats the last second until the length is a multiple of the granularity, or
 // takes seconds away from the end.
 func (o *oracle) rounded(row []int) []int {
-	whole := int(o.profile.Time.Granularity / 1000)
+	whole := int(int64(o.profile.Time.Granularity) / o.ms)
 	if whole == 0 {
 		return row
 	}
@@ -247,12 +255,13 @@ func (o *oracle) refund(r *Rental, first int64, seconds []second, runs [][]int) 
 			end++
 		}
 		length := end - begin + 1
-		if !interruptedAt(r, first+int64(end)+1) || seconds[end].segment.Plan != "spot" || spot.Within > 0 && length >= int(spot.Within/1000) {
+		if !o.interruptedAt(r, first+int64(end)+1) || seconds[end].segment.Plan != "spot" || spot.Within > 0 && length >= int(int64(spot.Within)/o.ms) {
 			continue
 		}
 		for i := begin; i <= end; i++ {
-			started := (i - begin) / 3600 // hours of the run before this second
-			seconds[i].free = spot.Refund == RefundRun || spot.Refund == RefundHour && (started+1)*3600 > length
+			hour := int(hourMs / o.ms)
+			started := (i - begin) / hour // hours of the run before this second
+			seconds[i].free = spot.Refund == RefundRun || spot.Refund == RefundHour && (started+1)*hour > length
 		}
 	}
 }
@@ -260,10 +269,26 @@ func (o *oracle) refund(r *Rental, first int64, seconds []second, runs [][]int) 
 // price looks for the price of a second in the whole list.
 func (o *oracle) price(s *second, at int64) {
 	g := s.segment
+	found := o.entry(g, at)
+	var rules []Adjustment
+	if o.rules != nil {
+		rules = o.rules(g, at)
+	}
+	in := situation{g, found, len(rules)}
+	prices, ok := o.known[in]
+	if !ok {
+		prices = o.prices(g, found, rules)
+		o.known[in] = prices
+	}
+	s.list, s.paid = prices[0], prices[1]
+}
+
+// entry is the position of the entry that says what a segment costs; -1 without one.
+func (o *oracle) entry(g *Segment, at int64) int {
 	found, best := -1, -1
 	for i := range o.entries {
 		e := &o.entries[i]
-		valid := at*1000 >= e.FromMs && at*1000 < e.ToMs
+		valid := at*o.ms >= e.FromMs && at*o.ms < e.ToMs
 		if !valid || e.Model != g.Model && e.Model != "*" || e.Platform != g.Platform && e.Platform != "" || e.Region != g.Region && e.Region != "" {
 			continue
 		}
@@ -281,28 +306,18 @@ func (o *oracle) price(s *second, at int64) {
 			best, found = special, i
 		}
 	}
-	var rules []Adjustment
-	if o.rules != nil {
-		rules = o.rules(g, at)
-	}
-	in := situation{g, found, len(rules)}
-	prices, ok := o.known[in]
-	if !ok {
-		prices = o.prices(g, found, rules)
-		o.known[in] = prices
-	}
-	s.list, s.paid = prices[0], prices[1]
+	return found
 }
 
 // prices are the list price and what is paid for one second of all GPUs; nil without
 // an entry.
 func (o *oracle) prices(g *Segment, entry int, rules []Adjustment) [2]*big.Rat {
-	gpus, list := big.NewRat(g.Gpus, 3600), (*big.Rat)(nil)
+	gpus, list := big.NewRat(g.Gpus*o.ms, hourMs), (*big.Rat)(nil)
 	if entry >= 0 {
 		list = o.entries[entry].PerGPUHour
 	}
 	if g.State == "running_no_gpu" && o.profile.Billed.NoGPU != nil {
-		list, gpus = o.profile.Billed.NoGPU, big.NewRat(1, 3600)
+		list, gpus = o.profile.Billed.NoGPU, big.NewRat(o.ms, hourMs)
 	}
 	if list == nil {
 		return [2]*big.Rat{}

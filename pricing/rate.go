@@ -37,8 +37,8 @@ type rating struct {
 	book      *Book
 	contracts []*Contract
 	rentals   []*Rental
-	rentalOf  map[string]*Rental // the first of an instance
-	enough    map[*Rule][]Span   // when rules with min_gpus have enough of them
+	rentalsOf map[string][]*Rental // by instance; several when it left the platform and came back
+	enough    map[*Rule][]Span     // when rules with min_gpus have enough of them
 	running   map[string][]Span
 	cuts      []int64
 	lines     []Line
@@ -75,11 +75,9 @@ func (t *Terms) rating(u *Usage, platform string) *rating {
 	for _, rental := range u.Rentals {
 		r.rentals = append(r.rentals, onPlatform(rental, platform)...)
 	}
-	r.rentalOf = make(map[string]*Rental, len(r.rentals))
+	r.rentalsOf = make(map[string][]*Rental, len(r.rentals))
 	for _, rental := range r.rentals {
-		if r.rentalOf[rental.Instance] == nil {
-			r.rentalOf[rental.Instance] = rental
-		}
+		r.rentalsOf[rental.Instance] = append(r.rentalsOf[rental.Instance], rental)
 	}
 	r.cuts = slices.Clone(u.Cuts)
 	for _, c := range r.contracts {
@@ -144,9 +142,11 @@ func (r *rating) cutAt(spans []Span) {
 	}
 }
 
+// change is GPUs that come or, negative, go at an instant.
+type change struct{ atMs, gpus int64 }
+
 // counted returns when as many GPUs run as a rule needs.
 func (r *rating) counted(c *Contract, rule *Rule) []Span {
-	type change struct{ at, gpus int64 }
 	var changes []change
 	for _, rental := range r.rentals {
 		for i := range rental.Segments {
@@ -155,26 +155,26 @@ func (r *rating) counted(c *Contract, rule *Rule) []Span {
 			if rule.To != 0 {
 				to = min(to, int64(rule.To))
 			}
-			if from < to && r.profile.Billed.Bills(s.State) && rule.applies(s, from) {
+			if from < to && r.wants(s) && rule.applies(s, from) {
 				changes = append(changes, change{from, s.Gpus}, change{to, -s.Gpus})
 			}
 		}
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.atMs, b.atMs) })
 	var spans []Span
 	gpus := int64(0)
 	for i, ch := range changes {
 		gpus += ch.gpus
-		if i+1 < len(changes) && changes[i+1].at == ch.at {
+		if i+1 < len(changes) && changes[i+1].atMs == ch.atMs {
 			continue // all that changes at an instant changes at once
 		}
 		n := len(spans)
 		open := n > 0 && spans[n-1].ToMs == Forever
 		switch {
 		case gpus >= rule.MinGpus && !open:
-			spans = append(spans, Span{ch.at, Forever})
+			spans = append(spans, Span{ch.atMs, Forever})
 		case gpus < rule.MinGpus && open:
-			spans[n-1].ToMs = ch.at
+			spans[n-1].ToMs = ch.atMs
 		}
 	}
 	return slices.DeleteFunc(spans, func(s Span) bool { return s.Ms() == 0 })
@@ -206,11 +206,17 @@ func (r *rating) onDemand(rentals []*Rental) {
 	for _, rental := range rentals {
 		charges := tariff.Rate(rental)
 		for i := range charges {
-			if c := &charges[i]; c.Segment.Gpus > 0 && (c.Ms() > 0 || c.BillableMs > 0) {
+			if c := &charges[i]; (c.Segment.Gpus > 0 || r.profile.bare(&c.Segment)) && (c.Ms() > 0 || c.BillableMs > 0) {
 				r.lines = append(r.lines, r.charge(c))
 			}
 		}
 	}
+}
+
+// wants says whether the GPUs of a segment are there to be paid for: it is billed, and
+// not without its GPUs.
+func (r *rating) wants(s *Segment) bool {
+	return r.profile.Billed.Bills(s.State) && !r.profile.bare(s)
 }
 
 // rework is what is lost when an instance is taken back: half a checkpoint interval, as
@@ -235,8 +241,11 @@ func (r *rating) charge(c *Charge) Line {
 	switch {
 	case c.Entry != nil:
 		l.Version, l.Line, l.Currency = r.book.Hash, c.Entry.Line, c.Entry.Currency
-	case c.List != nil: // the profile's, of an instance without its GPUs
-		l.Version, l.Per, l.Segment.Gpus = r.profile.Hash, perInstanceHour, 1
+	case c.List != nil: // the profile's
+		l.Version = r.profile.Hash
+	}
+	if r.profile.bare(&c.Segment) {
+		l.Per, l.Segment.Gpus = perInstanceHour, 1
 	}
 	return l
 }
@@ -276,25 +285,32 @@ type meterPart struct {
 // its instance.
 func (r *rating) billedParts(m *Reading) []meterPart {
 	whole := []meterPart{{Span: m.Span}}
-	if m.Instance == "" || !storage(m.Meter) {
+	if m.Instance == "" || !storage(m.Meter) || m.Ms() == 0 {
 		return whole
 	}
-	rental := r.rentalOf[m.Instance]
-	if rental == nil {
-		return whole
-	}
+	var free []meterPart
 	var cuts []int64
-	for k := range rental.Segments {
-		cuts = append(cuts, rental.Segments[k].FromMs, rental.Segments[k].ToMs)
-	}
-	var parts []meterPart
-	for _, piece := range Cut(m.FromMs, m.ToMs, cuts) {
-		part := meterPart{Span: piece}
+	for _, rental := range r.rentalsOf[m.Instance] {
 		for k := range rental.Segments {
 			s := &rental.Segments[k]
-			if s.FromMs <= piece.FromMs && piece.FromMs < s.ToMs && provided(s.State) && !slices.Contains(r.profile.Billed.Storage, State(s.State)) {
-				part.state = s.State
+			if s.Ms() > 0 && s.FromMs < m.ToMs && s.ToMs > m.FromMs && provided(s.State) && !slices.Contains(r.profile.Billed.Storage, State(s.State)) {
+				free = append(free, meterPart{s.Span, s.State})
+				cuts = append(cuts, s.FromMs, s.ToMs)
 			}
+		}
+	}
+	if len(free) == 0 {
+		return whole
+	}
+	slices.SortFunc(free, func(a, b meterPart) int { return cmp.Compare(a.FromMs, b.FromMs) })
+	var parts []meterPart
+	for _, piece := range Cut(m.FromMs, m.ToMs, cuts) {
+		for len(free) > 0 && free[0].ToMs <= piece.FromMs {
+			free = free[1:]
+		}
+		part := meterPart{Span: piece}
+		if len(free) > 0 && free[0].FromMs <= piece.FromMs {
+			part.state = free[0].state
 		}
 		parts = append(parts, part)
 	}
@@ -307,7 +323,10 @@ func (r *rating) reading(m *Reading, part meterPart) Line {
 	l := Line{
 		Category: CategoryUsage, Meter: m.Meter, Span: part.Span, Instance: m.Instance, Settlements: 1, MeteredMs: part.Ms(), BillableMs: part.Ms(),
 		Segment:  Segment{Span: part.Span, Project: m.Project, Platform: m.Platform, Region: m.Region, Labels: m.Labels},
-		Quantity: new(big.Rat).Mul(m.Quantity, big.NewRat(part.Ms(), max(1, m.Ms()))), Currency: r.currency(), Evidence: m.Evidence,
+		Quantity: m.Quantity, Currency: r.currency(), Evidence: m.Evidence,
+	}
+	if m.Ms() > 0 { // else it is of a moment, and whole
+		l.Quantity = new(big.Rat).Mul(m.Quantity, big.NewRat(part.Ms(), m.Ms()))
 	}
 	if part.state != "" {
 		l.ExcludedMs, l.BillableMs, l.Reason = l.MeteredMs, 0, "storage is not billed in the state "+part.state

@@ -141,6 +141,12 @@ func provided(state string) bool {
 	return true
 }
 
+// bare says whether an instance runs without the GPUs that it has otherwise, at a price
+// of its own: it holds none then.
+func (f *Profile) bare(s *Segment) bool {
+	return f.Billed.NoGPU != nil && s.State == "running_no_gpu"
+}
+
 // run is a time in which billing does not stop.
 type run struct {
 	Span
@@ -232,8 +238,8 @@ func (c *Charge) price(t *Tariff) {
 		price, ok = t.Book.Lookup(s.item(""), c.FromMs)
 	}
 	c.List, c.Entry = price.PerGPUHour, price.Entry
-	if bare := t.Profile.Billed.NoGPU; bare != nil && s.State == "running_no_gpu" {
-		c.List, c.Entry, gpus, ok = bare, nil, 1, true
+	if t.Profile.bare(s) {
+		c.List, c.Entry, gpus, ok = t.Profile.Billed.NoGPU, nil, 1, true
 	}
 	if !ok {
 		if c.BillableMs == 0 {

@@ -49,8 +49,10 @@ type Credit struct {
 	Hours        *big.Rat // GPU-hours given instead
 }
 
-// Credit returns what outages of a window give back for the charges in it. A charge
-// counts with the part of its metered time that lies in an outage, at its own cost.
+// Credit returns what outages of a window give back for the charges in it. Every
+// millisecond that was billed counts at its own cost; what a minimum or rounding adds
+// behind the end of a charge was not lost by an outage, and is part of what the window
+// cost.
 func (s *SLA) Credit(window Span, outages []Span, charges []Charge) Credit {
 	merged := union(window, outages)
 	c := Credit{Money: new(big.Rat), Hours: new(big.Rat)}
@@ -68,12 +70,11 @@ func (s *SLA) Credit(window Span, outages []Span, charges []Charge) Credit {
 		if charge.Cost == nil || charge.BillableMs == 0 {
 			continue
 		}
-		inside := max(0, min(charge.ToMs, window.ToMs)-max(charge.FromMs, window.FromMs))
-		all.Add(all, new(big.Rat).Mul(charge.Cost, big.NewRat(inside, charge.Ms())))
+		all.Add(all, charge.costIn(window))
 		for _, o := range merged {
-			if ms := min(charge.ToMs, o.ToMs) - max(charge.FromMs, o.FromMs); ms > 0 {
-				c.LostMs += ms * charge.Segment.Gpus
-				lost.Add(lost, new(big.Rat).Mul(charge.Cost, big.NewRat(ms, charge.Ms())))
+			for _, part := range charge.paidIn(o) {
+				c.LostMs += part.Ms() * charge.Segment.Gpus
+				lost.Add(lost, charge.costOf(part.Ms()))
 			}
 		}
 	}
@@ -89,6 +90,49 @@ func (s *SLA) Credit(window Span, outages []Span, charges []Charge) Credit {
 	}
 	c.Money.Neg(lost)
 	return c
+}
+
+// paidIn returns the parts of a span for which a charge is billed. What rounding takes
+// away is taken from the end of each settlement.
+func (c *Charge) paidIn(span Span) (parts []Span) {
+	add := func(s Span) {
+		if s = (Span{max(s.FromMs, span.FromMs), min(s.ToMs, span.ToMs)}); s.Ms() > 0 {
+			parts = append(parts, s)
+		}
+	}
+	if c.BillableMs >= c.Ms() {
+		add(c.Span)
+		return parts
+	}
+	n := max(1, c.Settlements)
+	unit, paid := c.Ms()/n, c.BillableMs/n
+	for from := c.FromMs; from < c.ToMs; from += unit {
+		add(Span{from, from + paid})
+	}
+	return parts
+}
+
+// costOf is what some of the billed time of a charge costs.
+func (c *Charge) costOf(ms int64) *big.Rat {
+	x := big.NewRat(ms, c.BillableMs)
+	return x.Mul(x, c.Cost)
+}
+
+// costIn is what a charge costs within a window. What a minimum or rounding adds lies at
+// the end of each settlement.
+func (c *Charge) costIn(window Span) *big.Rat {
+	ms := int64(0)
+	for _, part := range c.paidIn(window) {
+		ms += part.Ms()
+	}
+	n := max(1, c.Settlements)
+	unit, more := c.Ms()/n, max(0, c.BillableMs-c.Ms())/n
+	for end := c.FromMs + unit; more > 0 && end <= c.ToMs; end += unit {
+		if window.FromMs < end && end <= window.ToMs {
+			ms += more
+		}
+	}
+	return c.costOf(ms)
 }
 
 // AllowedOutageMs returns how long a window may be down with its target held: 99.9 %
