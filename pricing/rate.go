@@ -245,6 +245,7 @@ func (r *rating) charge(c *Charge) Line {
 const (
 	perGPUHour      = "GPU-hour"
 	perInstanceHour = "instance-hour"
+	perJob          = "job"
 )
 
 func (r *rating) currency() string {
