@@ -114,6 +114,19 @@ func TestCheckPlans(t *testing.T) {
 	}
 }
 
+// A commitment on a platform that nothing ran on is paid for all the same.
+func TestCheckPlanWithoutAnyUsage(t *testing.T) {
+	terms := termsOf(t, "40", "commitments: [{id: base, model: m, gpus: 2, term: month, per_gpu: 25000, from: 2026-04-01, to: 2026-05-01}]")
+	got := CheckPlans(terms.Rate(&Usage{NowMs: april.FromMs + 72*hourMs}), april, terms.Book)
+	want := "commitment base: 0 of 144 h used, utilization 0, coverage unknown; bought 50000, used 0, unused 5000, on demand 0, savings -5000; needs 625 h, lacks 625, 648 left: unused"
+	if len(got) != 1 || checkText(&got[0]) != want {
+		t.Errorf("got %+v, want %s", got, want)
+	}
+	if early := terms.Rate(&Usage{NowMs: april.FromMs}); len(early) != 0 {
+		t.Errorf("before it begins: %s", linesText(early))
+	}
+}
+
 func TestCheckPlansOfAnotherCurrency(t *testing.T) {
 	terms := termsOf(t, "40", "commitments: [{id: base, model: m, gpus: 1, term: month, per_gpu: 25000, from: 2026-04-01, to: 2026-05-01}]")
 	terms.Book.Currency = "USD"
