@@ -90,7 +90,7 @@ func Reprice(terms *Terms, usage *Usage, span Span, profiles []*Profile) []WhatI
 func asIs(terms *Terms, u *Usage, span Span) WhatIf {
 	w := WhatIf{Kind: WhatIfAsIs}
 	for _, l := range terms.Rate(u) {
-		if l.Category != CategoryUsage || l.Meter != MeterGPU || l.FromMs < span.FromMs || l.FromMs >= span.ToMs || l.Effective != nil && l.ExcludedMs > 0 {
+		if l.Category != CategoryUsage || l.Meter != MeterGPU || l.FromMs < span.FromMs || l.FromMs >= span.ToMs {
 			continue
 		}
 		ms := l.gpuMs(span)
@@ -109,10 +109,14 @@ func asIs(terms *Terms, u *Usage, span Span) WhatIf {
 // price is that of where it ran.
 func (w *WhatIf) charge(t *Tariff, r *Rental, span Span, original func(s *Segment) bool) {
 	for _, c := range t.Rate(r) {
-		if c.ExcludedMs > 0 || c.Segment.Gpus == 0 || c.FromMs < span.FromMs || c.FromMs >= span.ToMs {
+		if c.Segment.Gpus == 0 || c.FromMs < span.FromMs || c.FromMs >= span.ToMs {
 			continue
 		}
-		w.add(c.Ms()*c.Segment.Gpus, c.Billed, original(&c.Segment))
+		ms := c.Ms() * c.Segment.Gpus
+		if c.ExcludedMs > 0 {
+			ms = 0 // it costs nothing, which is known
+		}
+		w.add(ms, c.Billed, original(&c.Segment))
 	}
 }
 
