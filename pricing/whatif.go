@@ -60,10 +60,16 @@ func (w *WhatIf) add(ms int64, cost *big.Rat, original bool) {
 // ones. The complete ones come first, the cheapest before all others.
 //
 // Other platforms are rated without contracts: what they would agree to is not known.
-func Reprice(terms *Terms, usage *Usage, span Span, profiles []*Profile) []WhatIf {
-	u := *usage
-	u.Cuts = append(slices.Clip(slices.Clone(usage.Cuts)), span.FromMs, span.ToMs)
-	list := []WhatIf{asIs(terms, &u, span), onDemand(terms, &u, span)}
+//
+// It is about the segments for which keep is true; nil keeps all of them.
+func Reprice(terms *Terms, usage *Usage, span Span, profiles []*Profile, keep func(s *Segment) bool) []WhatIf {
+	if keep == nil {
+		keep = func(*Segment) bool { return true }
+	}
+	all, u := *usage, *usage
+	all.Cuts = append(slices.Clip(slices.Clone(usage.Cuts)), span.FromMs, span.ToMs)
+	u.Cuts, u.Rentals = all.Cuts, kept(usage.Rentals, keep)
+	list := []WhatIf{asIs(terms, &all, span, keep), onDemand(terms, &u, span)}
 	list = append(list, onPlans(terms, &u, span)...)
 	for _, profile := range profiles {
 		list = append(list, elsewhere(terms, &u, span, profile))
@@ -87,10 +93,27 @@ func Reprice(terms *Terms, usage *Usage, span Span, profiles []*Profile) []WhatI
 	return list
 }
 
-func asIs(terms *Terms, u *Usage, span Span) WhatIf {
+// kept are the rentals with the segments that are kept.
+func kept(rentals []*Rental, keep func(s *Segment) bool) (list []*Rental) {
+	for _, r := range rentals {
+		part := &Rental{Instance: r.Instance}
+		for i := range r.Segments {
+			if keep(&r.Segments[i]) {
+				part.Segments = append(part.Segments, r.Segments[i])
+			}
+		}
+		if len(part.Segments) > 0 {
+			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// asIs takes all of the usage, because commitments are shared.
+func asIs(terms *Terms, u *Usage, span Span, keep func(s *Segment) bool) WhatIf {
 	w := WhatIf{Kind: WhatIfAsIs}
 	for _, l := range terms.Rate(u) {
-		if l.Category != CategoryUsage || l.Meter != MeterGPU || l.FromMs < span.FromMs || l.FromMs >= span.ToMs {
+		if l.Category != CategoryUsage || l.Meter != MeterGPU || l.FromMs < span.FromMs || l.FromMs >= span.ToMs || !keep(&l.Segment) {
 			continue
 		}
 		ms := l.gpuMs(span)
@@ -165,9 +188,6 @@ func elsewhere(terms *Terms, u *Usage, span Span, profile *Profile) WhatIf {
 	book := terms.book()
 	tariff := &Tariff{Profile: profile, Book: book, Cuts: u.Cuts}
 	for _, r := range u.Rentals {
-		if len(r.Segments) == 0 {
-			continue
-		}
 		moved := changed(r, book.Cuts(r.Segments[0].FromMs, r.Segments[len(r.Segments)-1].ToMs), func(s *Segment) {
 			if region, ok := book.sells(profile.Platform, s.Model, s.Region, s.FromMs); ok {
 				s.Platform, s.Region = profile.Platform, region

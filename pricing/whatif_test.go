@@ -61,7 +61,7 @@ func TestReprice(t *testing.T) {
 			"as_is unknown of 1.5 unpriced 1.5\non_demand unknown of 1.5 unpriced 1.5\nplatform hourly unknown of 1.5 unpriced 1.5\nplatform exact unknown of 1.5 unpriced 1.5\n"},
 		"nothing": {terms, nil, ""},
 	} {
-		got := Reprice(c.terms, &Usage{Rentals: c.rentals}, april, []*Profile{hourly, exact})
+		got := Reprice(c.terms, &Usage{Rentals: c.rentals}, april, []*Profile{hourly, exact}, nil)
 		text := whatIfText(got)
 		if name == "a model without a price" {
 			for line := range strings.Lines(c.want) {
@@ -94,10 +94,25 @@ func TestRepriceByOtherRules(t *testing.T) {
 	r.Segments = append(r.Segments, Segment{Span: Span{r.Segments[0].ToMs, r.Segments[0].ToMs}, State: "interrupted", Platform: "p", Model: "m", Plan: PlanSpot, Gpus: 1})
 	got := whatIfText(Reprice(&Terms{Book: bookOf(rat("10"))}, &Usage{Rentals: []*Rental{r}}, april, []*Profile{
 		profileNamed(t, "free", "spot: {refund: run, refund_within: 1h}\n"), profileNamed(t, "minute", "time: {minimum: 1h, minimum_per: start}\n"),
-	}))
+	}, nil))
 	want := "platform free 0\nas_is 5 of 0.5\non_demand 5 of 0.5\nplatform minute 10 of 0.5 original 0.5\n"
 	if got != want {
 		t.Errorf("%swant\n%s", got, want)
+	}
+}
+
+// One model of two keeps its own part of what is shared.
+func TestRepriceOfAPart(t *testing.T) {
+	terms := &Terms{Book: bookOf(rat("10")), Contracts: []*Contract{contractOf(t, "commitments: [{id: base, model: m, gpus: 1, term: month, per_gpu: 3600, from: 2026-04-01, to: 2026-05-01}]")}}
+	other := run720("k", 1, 3)
+	other.Segments[0].Model = "k"
+	u := &Usage{Rentals: []*Rental{run720("m", 1, 2), other}}
+	for model, want := range map[string]string{
+		"m": "on_demand 20 of 2\nas_is 3600 of 2\nplan month 3600 of 2\n", "k": "as_is 30 of 3\non_demand 30 of 3\n",
+	} {
+		if got := whatIfText(Reprice(terms, u, april, nil, func(s *Segment) bool { return s.Model == model })); got != want {
+			t.Errorf("%s:\n%swant\n%s", model, got, want)
+		}
 	}
 }
 
@@ -113,7 +128,7 @@ func TestRepriceAsItIs(t *testing.T) {
 		if rapid.Bool().Draw(t, "unpriced") {
 			terms.Book = nil
 		}
-		all := Reprice(terms, u, april, terms.Profiles)
+		all := Reprice(terms, u, april, terms.Profiles, nil)
 		for _, w := range all {
 			if w.GPUMs != w.OwnMs+w.OriginalMs+w.UnpricedMs || w.GPUMs != all[0].GPUMs {
 				t.Fatalf("%+v", w)
