@@ -23,6 +23,41 @@ type Options struct {
 	Spot *big.Rat
 	// Step is how many GPUs can be reserved at once, such as those of a node; 1 when 0.
 	Step int64
+	// Least is the least number that can be reserved, such as that of a cluster.
+	Least int64
+	// Also are numbers beyond the demand that are worth a look, because Reserved falls
+	// there.
+	Also []int64
+}
+
+// feasible returns the numbers of GPUs that can be reserved, rising: none, all until
+// the demand is served, and those beyond it that are asked for.
+func (o *Options) feasible(most int64) []int64 {
+	step := max(o.Step, 1)
+	up := func(n int64) int64 { return (max(n, o.Least, 1) + step - 1) / step * step }
+	list := []int64{0}
+	if most == 0 {
+		return list
+	}
+	for n := up(step); ; n += step {
+		if list = append(list, n); n >= most {
+			break
+		}
+	}
+	for _, n := range o.Also {
+		if n = up(n); n > list[len(list)-1] {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// rest is the price of what is not reserved.
+func (o *Options) rest() (price *big.Rat, spot bool) {
+	if o.Spot != nil && o.Spot.Cmp(o.OnDemand) < 0 {
+		return o.Spot, true
+	}
+	return o.OnDemand, false
 }
 
 // Mix is a point of the cost curve: so many GPUs reserved, and the rest of the
@@ -38,7 +73,8 @@ type Mix struct {
 }
 
 // Curve returns the cost of every number of GPUs that can be reserved, from none up
-// to the first that serves all of the demand. The demand's times add up to the term.
+// to the first that serves all of the demand, and of those that the options name beyond
+// it. The demand's times add up to the term.
 //
 // The curve is computed and not only its minimum by the rule of the layers, which
 // says to reserve the k-th GPU when the part of the time in which k are wanted is at
@@ -53,13 +89,9 @@ func Curve(demand []Demand, o Options) []Mix {
 		total += d.Gpus * d.Ms
 		most = max(most, d.Gpus)
 	}
-	rest := o.OnDemand
-	if o.Spot != nil && o.Spot.Cmp(rest) < 0 {
-		rest = o.Spot
-	}
-	step := max(o.Step, 1)
+	rest, _ := o.rest()
 	var curve []Mix
-	for n := int64(0); ; n += step {
+	for _, n := range o.feasible(most) {
 		m := Mix{Reserved: n, ReservedCost: new(big.Rat), UsedMs: served(sorted, n)}
 		m.UnusedMs, m.RestMs = n*term-m.UsedMs, total-m.UsedMs
 		if n > 0 {
@@ -67,10 +99,9 @@ func Curve(demand []Demand, o Options) []Mix {
 		}
 		m.RestCost = hoursAt(m.RestMs, rest)
 		m.Cost = new(big.Rat).Add(m.ReservedCost, m.RestCost)
-		if curve = append(curve, m); n >= most {
-			return curve
-		}
+		curve = append(curve, m)
 	}
+	return curve
 }
 
 // served is what n GPUs serve of the demand.

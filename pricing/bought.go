@@ -339,7 +339,7 @@ func (r *rating) quote(c *Contract, q *Quote, rest []*Rental) []*Rental {
 	uses, taken := r.quoted(q, Span{span.FromMs, now}, rest)
 	fee := func(Span) *big.Rat { return q.Fee }
 	b := &prepaid{
-		id: q.ID, contract: c, version: c.Hash, line: q.Line, plan: "quote", currency: c.Currency, per: "job", list: fee, price: fee,
+		id: q.ID, contract: c, version: c.Hash, line: q.Line, plan: "quote", currency: c.Currency, per: perJob, list: fee, price: fee,
 		segment: Segment{Project: q.Project, Platform: c.Platform}, quantity: 1,
 	}
 	r.purchase(b, Purchase{span, q.Fee})

@@ -15,7 +15,7 @@ import (
 // rentals but through commitments, quotes, and rules that count GPUs or need a meter.
 func (t *Terms) Rate(u *Usage) []Line {
 	var lines []Line
-	for _, platform := range platformsOf(u) {
+	for _, platform := range t.platforms(u) {
 		r := t.rating(u, platform)
 		rest := r.plans(r.rentals)
 		rest = r.quotes(rest)
@@ -42,6 +42,21 @@ type rating struct {
 	running   map[string][]Span
 	cuts      []int64
 	lines     []Line
+}
+
+// platforms are those that something was used of or bought from: what is bought costs,
+// also when nothing uses it.
+func (t *Terms) platforms(u *Usage) []string {
+	list := platformsOf(u)
+	if t != nil {
+		for _, c := range t.Contracts {
+			if len(c.Commitments)+len(c.Quotes) > 0 {
+				list = append(list, c.Platform)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 func platformsOf(u *Usage) []string {
@@ -254,6 +269,7 @@ func (r *rating) charge(c *Charge) Line {
 const (
 	perGPUHour      = "GPU-hour"
 	perInstanceHour = "instance-hour"
+	perJob          = "job"
 )
 
 func (r *rating) currency() string {

@@ -52,6 +52,8 @@ type Options struct {
 	// Settled says whether an answer as of an instant can still change; nil
 	// refuses every such question.
 	Settled Settled
+	// Rated knows what was rented. nil: Plans and Advise refuse with a *ConflictError.
+	Rated Rated
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// ThresholdMillionths is used by Explain only, and has to be the one that

@@ -45,6 +45,7 @@ type Component struct {
 // exist, so a server without a stream does not pretend to take events.
 type Deps struct {
 	Reports    Reports
+	Plans      Plans
 	Statements Statements
 	Prices     Prices
 	// Ingest offers messages to the stream and returns one receipt for each, in

@@ -67,6 +67,7 @@ func Handler(d Deps) http.Handler {
 	config.RejectUnknownQueryParameters = true // a misspelt filter would give the figure of everything
 	s := &server{Deps: d, api: humago.New(mux, config)}
 	s.registerReports()
+	s.registerPlans()
 	s.registerStatements()
 	s.registerPrices()
 	s.registerEvents()

@@ -37,15 +37,20 @@ type Question struct {
 }
 
 // Resolve collects the filters and refuses a parameter that is there twice.
-func (q *Question) Resolve(ctx huma.Context) []error {
+func (q *Question) Resolve(ctx huma.Context) (errs []error) {
+	q.filter, errs = readFilter(ctx)
+	return errs
+}
+
+func readFilter(ctx huma.Context) (map[string]string, []error) {
 	u := ctx.URL()
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return []error{huma.Error422UnprocessableEntity("the query cannot be read: " + err.Error())}
+		return nil, []error{huma.Error422UnprocessableEntity("the query cannot be read: " + err.Error())}
 	}
 	for name, list := range values {
 		if len(list) > 1 && name != "label" && name != "filter" {
-			return []error{&huma.ErrorDetail{Message: "is there twice", Location: "query." + name}}
+			return nil, []error{&huma.ErrorDetail{Message: "is there twice", Location: "query." + name}}
 		}
 	}
 	pairs := append([]string{}, values["filter"]...)
@@ -57,11 +62,11 @@ func (q *Question) Resolve(ctx huma.Context) []error {
 	for _, label := range values["label"] {
 		pairs = append(pairs, "label:"+label)
 	}
-	q.filter, err = report.ParseFilter(pairs)
+	filter, err := report.ParseFilter(pairs)
 	if err != nil {
-		return []error{&huma.ErrorDetail{Message: err.Error(), Location: "query.filter"}}
+		return nil, []error{&huma.ErrorDetail{Message: err.Error(), Location: "query.filter"}}
 	}
-	return nil
+	return filter, nil
 }
 
 func (q *Question) params(tenant string) report.Params {

@@ -70,12 +70,8 @@ func (f *questionFlags) query(kind string, by []string) (url.Values, error) {
 	if err == nil {
 		err = report.CheckFormat(f.format)
 	}
-	var wrong *report.RequestError
-	if errors.As(err, &wrong) {
-		return nil, usagef("--%s: %s", strings.ReplaceAll(wrong.Param, "_", "-"), oneLine(wrong.Msg))
-	}
 	if err != nil {
-		return nil, err
+		return nil, asUsage(err)
 	}
 	q := url.Values{"format": {f.format}, "zone": {f.zone}}
 	for name, value := range map[string]string{"from": f.from, "to": f.to, "as_of": f.asOf, "by": strings.Join(by, ",")} {
@@ -90,6 +86,15 @@ func (f *questionFlags) query(kind string, by []string) (url.Values, error) {
 	return q, nil
 }
 
+// asUsage makes a mistake of the asker one of the command line.
+func asUsage(err error) error {
+	var wrong *report.RequestError
+	if errors.As(err, &wrong) {
+		return usagef("--%s: %s", strings.ReplaceAll(wrong.Param, "_", "-"), oneLine(wrong.Msg))
+	}
+	return err
+}
+
 var reportShort = map[string]string{
 	"spend":       "What was spent",
 	"waste":       "What idle units cost those who held them, most first",
@@ -101,7 +106,7 @@ var reportShort = map[string]string{
 func reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Report spend, waste, utilization, usage or data quality",
+		Short: "Report spend, waste, utilization, usage, data quality or plans, and advise",
 		Long: "Reports over a span of time. Times are UTC unless --zone says otherwise; spans are half-open.\n" +
 			"The JSON of spend, waste, utilization and usage has the same fields; their tables show what each is about.",
 		Example: "  gpumeter report spend --from 2026-03-01 --to 2026-04-01 --by project\n" +
@@ -114,6 +119,7 @@ func reportCommand() *cobra.Command {
 	for _, kind := range report.Kinds {
 		cmd.AddCommand(reportKindCommand(kind))
 	}
+	cmd.AddCommand(reportPlansCommand(), reportAdviseCommand())
 	return cmd
 }
 

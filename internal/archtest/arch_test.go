@@ -77,6 +77,7 @@ var forTests = []string{"internal/testkit", "internal/engine/enginetest"}
 var testsOf = map[string]map[string]string{
 	"internal/jetstream":  {"consumer": "delivers to the real one", "internal/clickhouse": "which stores for real"},
 	"internal/clickhouse": {"aggregator": "sums up what it stored", "consumer": "stores through the real one", "internal/jetstream": "which is fed by a real stream", "internal/engine": "with its settings"},
+	"web":                 {"pricing": "terms and rentals for a real report of plans"},
 	"test":                {"internal/jetstream": "puts messages on the stream", "internal/clickhouse": "reads what was stored"},
 }
 
