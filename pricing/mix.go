@@ -17,6 +17,10 @@ func PoolOf(s *Segment) Pool {
 }
 
 // compare orders pools by their fields.
+func (p Pool) item(plan string) Item {
+	return Item{Model: p.Model, Platform: p.Platform, Region: p.Region, Plan: plan}
+}
+
 func (p Pool) compare(q Pool) int {
 	return cmp.Or(cmp.Compare(p.Platform, q.Platform), cmp.Compare(p.Region, q.Region), cmp.Compare(p.Model, q.Model), cmp.Compare(p.SKU, q.SKU), cmp.Compare(p.Workload, q.Workload))
 }

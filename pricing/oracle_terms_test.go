@@ -110,6 +110,11 @@ func oracleBill(terms *Terms, u *Usage, ms int64) tallies {
 	for i := range u.Readings {
 		platforms[u.Readings[i].Platform] = true
 	}
+	for _, c := range terms.Contracts {
+		if len(c.Commitments)+len(c.Quotes) > 0 { // bought, used or not
+			platforms[c.Platform] = true
+		}
+	}
 	for platform := range platforms {
 		b := &billOracle{oracle: oracle{ms: ms, entries: terms.Book.Entries, profile: exactProfile}, usage: u, bill: bill, paid: map[paidFor][2]*big.Rat{}}
 		for _, p := range terms.Profiles {

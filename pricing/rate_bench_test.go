@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// month is 10,000 instances of 8 GPUs over a month, each stopped once for a while, with
+// wholeMonth is 10,000 instances of 8 GPUs over a month, each stopped once for a while, with
 // cuts at midnight and terms that count GPUs, buy some and round every settlement.
-func month(b *testing.B, instances int) (*Terms, *Usage) {
+func wholeMonth(b *testing.B, instances int) (*Terms, *Usage) {
 	from, to := ms("2026-03-31T16:00:00Z"), ms("2026-04-30T16:00:00Z") // April in Shanghai
 	book, err := Parse("prices.yaml", []byte("currency: CNY\nprices: [{model: m, platform: alibaba-ecs, per_gpu_hour: 12.34}]"))
 	if err != nil {
@@ -47,7 +47,7 @@ func month(b *testing.B, instances int) (*Terms, *Usage) {
 // The yardstick prices every settlement of the month once, and does nothing else.
 func BenchmarkRateMonth(b *testing.B) {
 	for _, instances := range []int{1_000, 10_000} {
-		terms, u := month(b, instances)
+		terms, u := wholeMonth(b, instances)
 		b.Run(fmt.Sprintf("instances=%d", instances), func(b *testing.B) {
 			b.ReportAllocs()
 			lines := 0

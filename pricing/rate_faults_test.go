@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func april(clock string) int64 { return ms("2026-04-01T" + clock + ":00Z") }
+func inApril(clock string) int64 { return ms("2026-04-01T" + clock + ":00Z") }
 
 // rate returns the lines of instances of platform p on 1 April 2026, with these rules of
 // the platform and the contract, at 10 an hour.
@@ -22,7 +22,7 @@ func rate(t *testing.T, profile, contract string, u Usage) []Line {
 }
 
 func during(instance, project, from, to string, change func(s *Segment)) *Rental {
-	s := Segment{Span: Span{april(from), april(to)}, State: "running", Project: project, Platform: "p", Model: "m", Gpus: 1}
+	s := Segment{Span: Span{inApril(from), inApril(to)}, State: "running", Project: project, Platform: "p", Model: "m", Gpus: 1}
 	if change != nil {
 		change(&s)
 	}
@@ -40,7 +40,7 @@ func wantLines(t *testing.T, lines []Line, want ...string) {
 // quantity.
 func TestReadingOfAMoment(t *testing.T) {
 	const meters = "meters: [{meter: storage_byte_seconds, per: GB_hour, price: 1}, {meter: egress_bytes, per: GB, price: 1}]"
-	moment := Span{april("09:00"), april("09:00")}
+	moment := Span{inApril("09:00"), inApril("09:00")}
 	wantLines(t, rate(t, "", meters, Usage{
 		Rentals: []*Rental{during("i", "a", "08:00", "10:00", nil)},
 		Readings: []Reading{
@@ -59,7 +59,7 @@ func TestStorageOfAnInstanceThatCameBack(t *testing.T) {
 	back.Segments = append(back.Segments, during("i", "a", "09:00", "10:00", func(s *Segment) { s.Platform = "q" }).Segments...)
 	back.Segments = append(back.Segments, during("i", "a", "10:00", "11:00", func(s *Segment) { s.State = "stopped_free" }).Segments...)
 	terms := &Terms{Book: mustParse(t, "currency: CNY\nprices: [{model: m, per_gpu_hour: 10}]"), Profiles: []*Profile{profileOf(t, "")}}
-	lines := terms.Rate(&Usage{Rentals: []*Rental{back}, Readings: []Reading{{Span: Span{april("10:00"), april("11:00")}, Meter: "storage_byte_seconds", Quantity: rat("1"), Platform: "p", Instance: "i"}}})
+	lines := terms.Rate(&Usage{Rentals: []*Rental{back}, Readings: []Reading{{Span: Span{inApril("10:00"), inApril("11:00")}, Meter: "storage_byte_seconds", Quantity: rat("1"), Platform: "p", Instance: "i"}}})
 	n := slices.IndexFunc(lines, func(l Line) bool { return l.Meter != MeterGPU })
 	if lines[n].Reason != "storage is not billed in the state stopped_free" {
 		t.Errorf("%s", linesText(lines))
@@ -104,15 +104,15 @@ func TestQuoteEndsOnce(t *testing.T) {
 // Who would pay most at the time is covered first, and not who did when it began.
 func TestCoverFollowsPrices(t *testing.T) {
 	n := func(s *Segment) { s.Model = "n" }
-	c := &Commitment{Gpus: 1, Span: Span{april("08:00"), april("12:00")}, Term: TermDay, Price: rat("24")}
+	c := &Commitment{Gpus: 1, Span: Span{inApril("08:00"), inApril("12:00")}, Term: TermDay, Price: rat("24")}
 	book := mustParse(t, "currency: CNY\nprices: [{model: m, per_gpu_hour: 10}, {model: n, per_gpu_hour: 5, valid_to: 2026-04-01T10:00:00Z}, {model: n, per_gpu_hour: 20, valid_from: 2026-04-01T10:00:00Z}]")
-	c.UntilMs, c.RankCuts = april("12:00"), book.Cuts(0, Forever)
+	c.UntilMs, c.RankCuts = inApril("12:00"), book.Cuts(0, Forever)
 	c.Rank = func(s *Segment, atMs int64) *big.Rat {
 		p, _ := book.Price(s.Model, "p", "", atMs)
 		return p.PerGPUHour
 	}
 	got := c.Cover([]*Rental{during("i", "a", "08:00", "12:00", nil), during("k", "a", "08:00", "12:00", n)}, running, profileOf(t, "").Zone)
-	if len(got.Uses) != 2 || got.Uses[0].Instance != "i" || got.Uses[1].Instance != "k" || got.Uses[1].FromMs != april("10:00") {
+	if len(got.Uses) != 2 || got.Uses[0].Instance != "i" || got.Uses[1].Instance != "k" || got.Uses[1].FromMs != inApril("10:00") {
 		t.Errorf("%+v", got.Uses)
 	}
 }
@@ -139,9 +139,9 @@ func TestCreditIsForLostTime(t *testing.T) {
 		}
 		return Exact(x)
 	}
-	outage := []Outage{{Span: Span{april("08:00"), april("08:06")}, Reason: "power"}}
+	outage := []Outage{{Span: Span{inApril("08:00"), inApril("08:06")}, Reason: "power"}}
 	for _, rules := range []string{"", "time: {minimum: 1h, minimum_per: start}\n", "amount: {rounding: up, decimals: 0}\n"} {
-		for _, cuts := range [][]int64{nil, {april("08:03"), april("08:10")}} {
+		for _, cuts := range [][]int64{nil, {inApril("08:03"), inApril("08:10")}} {
 			lines := rate(t, rules, sla, Usage{Rentals: []*Rental{during("i", "a", "08:00", "08:30", nil)}, Outages: outage, Cuts: cuts})
 			if got := sum(lines); got != "-2" {
 				t.Errorf("%s cut at %v: %s, want -2\n%s", rules, cuts, got, linesText(lines))
@@ -150,7 +150,7 @@ func TestCreditIsForLostTime(t *testing.T) {
 	}
 	moved := during("i", "a", "08:00", "09:00", nil)
 	moved.Segments = append(moved.Segments, during("i", "a", "09:00", "10:00", func(s *Segment) { s.Region = "r" }).Segments...)
-	inRegion := []Outage{{Span: Span{april("08:30"), april("09:30")}, Region: "r", Reason: "power"}}
+	inRegion := []Outage{{Span: Span{inApril("08:30"), inApril("09:30")}, Region: "r", Reason: "power"}}
 	if got := sum(rate(t, "", sla, Usage{Rentals: []*Rental{moved}, Outages: inRegion})); got != "-10" {
 		t.Errorf("half an hour in the region: %s, want -10", got)
 	}
@@ -158,7 +158,7 @@ func TestCreditIsForLostTime(t *testing.T) {
 
 // Of two outages each part of a credit names its own.
 func TestCreditNamesItsOutage(t *testing.T) {
-	outages := []Outage{{Span: Span{april("08:00"), april("08:06")}, Reason: "power"}, {Span: Span{april("08:12"), april("08:18")}, Reason: "network"}}
+	outages := []Outage{{Span: Span{inApril("08:00"), inApril("08:06")}, Reason: "power"}, {Span: Span{inApril("08:12"), inApril("08:18")}, Reason: "network"}}
 	lines := rate(t, "", "sla: {target: 99.9%, credit_ratio: 2, trigger: any}", Usage{Rentals: []*Rental{during("i", "a", "08:00", "09:00", nil)}, Outages: outages})
 	wantLines(t, lines,
 		"usage gpu i 01T08:00-01T09:00 1x list 10 billed 10 effective 10 ",

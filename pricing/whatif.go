@@ -269,8 +269,8 @@ func termOrder(t Term) int {
 }
 
 // PoolPrices returns what the terms say of a pool in a span: the list price at its
-// beginning, or the first one in it, and the plans of [Terms.PlanPrices]. They know no
-// price of spot.
+// beginning, or the first one in it, the price of spot at its beginning, and the plans
+// of [Terms.PlanPrices].
 func (t *Terms) PoolPrices(pool Pool, span Span) PoolPrices {
 	p := PoolPrices{Plans: t.PlanPrices(pool, span)}
 	for _, at := range append([]int64{span.FromMs}, t.book().Cuts(span.FromMs, span.ToMs)...) {
@@ -279,11 +279,15 @@ func (t *Terms) PoolPrices(pool Pool, span Span) PoolPrices {
 			break
 		}
 	}
+	if price, ok := t.book().Lookup(pool.item(PlanSpot), span.FromMs); ok && price.Entry.Plan == PlanSpot && price.Entry.Currency == t.Book.Currency {
+		p.Spot = price.PerGPUHour
+	}
 	return p
 }
 
-// PlanPrices returns the cheapest price of each term that contracts of the book's
-// currency, valid in some of the span, have for a pool. The length of a term is that of
+// PlanPrices returns the cheapest price of each term that the book, at the beginning of
+// the span, and contracts of its currency, valid in some of the span, have for a pool.
+// The length of a term is that of
 // one that begins with the span.
 func (t *Terms) PlanPrices(pool Pool, span Span) []PlanPrice {
 	if t.book() == nil {
@@ -291,6 +295,16 @@ func (t *Terms) PlanPrices(pool Pool, span Span) []PlanPrice {
 	}
 	zone := t.Profile(pool.Platform).Zone
 	best := map[Term]PlanPrice{}
+	offer := func(term Term, perGPU *big.Rat) {
+		if old, known := best[term]; !known || perGPU.Cmp(old.PerGPU) < 0 {
+			best[term] = PlanPrice{Term: term, PerGPU: perGPU, Ms: term.Cycles(span.FromMs, span.FromMs+1, RollingDay, zone)[0].Ms()}
+		}
+	}
+	for _, term := range []Term{TermDay, TermWeek, TermMonth, TermQuarter, TermYear} {
+		if p, ok := t.Book.Lookup(pool.item(string(term)), span.FromMs); ok && p.Entry.Term == term && p.Entry.Currency == t.Book.Currency {
+			offer(term, p.Entry.PerGPU)
+		}
+	}
 	for _, c := range t.Contracts {
 		if c.Platform != pool.Platform || c.Currency != t.Book.Currency {
 			continue
@@ -301,9 +315,7 @@ func (t *Terms) PlanPrices(pool Pool, span Span) []PlanPrice {
 			if d.Model != pool.Model || d.Region != "" && d.Region != pool.Region || (Span{int64(from), int64(to)}).in(span).Ms() == 0 {
 				continue
 			}
-			if old, known := best[d.Term]; !known || d.PerGPU.Cmp(old.PerGPU) < 0 {
-				best[d.Term] = PlanPrice{Term: d.Term, PerGPU: d.PerGPU, Ms: d.Term.Cycles(span.FromMs, span.FromMs+1, RollingDay, zone)[0].Ms()}
-			}
+			offer(d.Term, d.PerGPU)
 		}
 	}
 	var list []PlanPrice

@@ -12,13 +12,6 @@ import (
 	"github.com/gpumeter/gpumeter/schema"
 )
 
-// Rated tells what there is to rate beside usage events.
-type Rated interface {
-	// Usage returns the rentals, readings and outages of a tenant, as known at an
-	// instant (0 = now) and as far as they have happened by nowMs.
-	Usage(ctx context.Context, tenant string, asOfMs, nowMs int64) (*pricing.Usage, error)
-}
-
 // charges are what the time of one request costs. Of instances with a lease that is
 // what the lines of their bill say, spread over the time that they are for; usage
 // without a lease costs its time at the price of its kind of unit.

@@ -46,13 +46,11 @@ type Options struct {
 	// nil terms, price nothing. It is asked once per report, so that one report never
 	// mixes two versions.
 	Terms func(ctx context.Context, tenant string, asOfMs int64) (*pricing.Terms, error)
-	// Rated tells what leases, meters and outages there are to rate; nil = none. Then
-	// leased time costs what usage without a lease does.
-	Rated Rated
 	// Settled says whether an answer as of an instant can still change; nil
 	// refuses every such question.
 	Settled Settled
-	// Rated knows what was rented. nil: Plans and Advise refuse with a *ConflictError.
+	// Rated knows what was rented. nil: leased time costs what usage without a lease
+	// does, and Plans and Advise refuse with a *ConflictError.
 	Rated Rated
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
