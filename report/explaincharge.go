@@ -46,6 +46,7 @@ type ExplainCharge struct {
 	PriceVersion  *string         `json:"price_version"`
 	PriceLine     *int            `json:"price_line"`
 
+	Currency      string  `json:"currency"`
 	ListCost      *string `json:"list_cost"`
 	Cost          *string `json:"contracted_cost"`
 	Billed        *string `json:"billed_cost"`
@@ -96,6 +97,15 @@ func concerns(l *pricing.Line, filter map[string]string) bool {
 	return true
 }
 
+// ChargeJSON writes all that a line says, with its arithmetic.
+func ChargeJSON(l *pricing.Line) []byte {
+	b, err := json.Marshal(chargeOf(l))
+	if err != nil {
+		panic("report: a charge cannot be written: " + err.Error()) // it is text and numbers
+	}
+	return b
+}
+
 func chargeOf(l *pricing.Line) ExplainCharge {
 	s := &l.Segment
 	c := ExplainCharge{
@@ -104,7 +114,7 @@ func chargeOf(l *pricing.Line) ExplainCharge {
 		Commitment: orNil(l.Commitment), Contract: orNil(l.Contract), Settlements: l.Settlements,
 		MeteredMs: l.MeteredMs, ExcludedMs: l.ExcludedMs, Reason: orNil(l.Reason), MinimumMs: l.MinimumMs, RoundingMs: l.RoundingMs, BillableMs: l.BillableMs,
 		Quantity: exactOrNil(l.Quantity), ListUnitPrice: exactOrNil(l.List), UnitPrice: exactOrNil(l.Price), Unit: orNil(l.Per),
-		Adjustments: []ExplainAdjust{}, PriceVersion: orNil(l.Version),
+		Currency: l.Currency, Adjustments: []ExplainAdjust{}, PriceVersion: orNil(l.Version),
 		ListCost: exactOrNil(l.ListCost), Cost: exactOrNil(l.Cost), Billed: exactOrNil(l.Billed), EffectiveCost: exactOrNil(l.Effective),
 		Evidence: orNil(l.Evidence), Arithmetic: l.Arithmetic(),
 	}

@@ -52,6 +52,8 @@ type Options struct {
 	// Rated knows what was rented. nil: leased time costs what usage without a lease
 	// does, and Plans and Advise refuse with a *ConflictError.
 	Rated Rated
+	// Ledger keeps what was charged; nil = nothing is booked.
+	Ledger Ledger
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// ThresholdMillionths is used by Explain only, and has to be the one that

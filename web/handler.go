@@ -139,6 +139,7 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 		unsettled *report.UnsettledError
 		conflict  *report.ConflictError
 		open      *report.NotClosedError
+		none      *report.NoChargeError
 	)
 	switch {
 	case errors.As(err, &wrong):
@@ -148,6 +149,8 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 	case errors.As(err, &conflict):
 		return huma.Error409Conflict(err.Error())
 	case errors.As(err, &open):
+		return huma.Error404NotFound(err.Error())
+	case errors.As(err, &none):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, ErrNotFound):
 		return huma.Error404NotFound(err.Error())

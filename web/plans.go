@@ -9,10 +9,11 @@ import (
 	"github.com/gpumeter/gpumeter/report"
 )
 
-// Plans checks plans and gives advice; *report.Service is one when it knows rentals.
+// Plans checks plans, gives advice and shows charges; *report.Service is one when it knows rentals.
 type Plans interface {
 	Plans(ctx context.Context, p report.PlansParams) (*report.PlansReport, error)
 	Advise(ctx context.Context, p report.AdviseParams) (*report.AdviceReport, error)
+	Charge(ctx context.Context, tenant, line string) (*report.ChargeAnswer, error)
 }
 
 // PlansQuestion is what plans and advice are asked with.
@@ -40,6 +41,11 @@ func (q *PlansQuestion) Resolve(ctx huma.Context) (errs []error) {
 
 func (q *PlansQuestion) params(tenant string) report.PlansParams {
 	return report.PlansParams{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter}
+}
+
+type chargeInput struct {
+	Line   string `path:"line" doc:"First digits of the id of a charge, eight at least"`
+	Format string `query:"format" enum:"json,csv,table" default:"json" doc:"Form of the answer"`
 }
 
 type adviseInput struct {
@@ -74,6 +80,18 @@ func (s *server) registerPlans() {
 		r, err := s.Deps.Plans.Advise(ctx, report.AdviseParams{PlansParams: in.params(s.Tenant), SpotRework: in.SpotRework, Step: in.Step})
 		if err != nil {
 			return nil, s.problem(ctx, "the advice", err)
+		}
+		return written(r, in.Format)
+	})
+	huma.Register(s.api, huma.Operation{
+		OperationID: "charge", Method: http.MethodGet, Path: "/api/v1/charges/{line}", Tags: []string{"reports"},
+		Summary:     "A line of a bill, step by step, and what the ledger says of it",
+		Description: "The line is named by its id in an explanation, or by the first eight digits of it or more.",
+		Responses:   answers(huma.SchemaFromType(registry, reflect.TypeFor[report.ChargeAnswer]())), Errors: []int{404, 422, 500, 504},
+	}, func(ctx context.Context, in *chargeInput) (*rawOutput, error) {
+		r, err := s.Deps.Plans.Charge(ctx, s.Tenant, in.Line)
+		if err != nil {
+			return nil, s.problem(ctx, "the charge", err)
 		}
 		return written(r, in.Format)
 	})

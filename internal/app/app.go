@@ -64,6 +64,7 @@ type app struct {
 	consumer   *consumer.Consumer
 	driver     *aggregator.Driver
 	releaser   *releaser
+	rater      *rater
 	auditor    *audit.Auditor
 	incidents  *watchedIncidents
 	producers  []*producer.Producer

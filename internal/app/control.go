@@ -45,7 +45,7 @@ const maxJobItems = 500
 func (a *app) buildControl(ctx context.Context) error {
 	logger := watermill.NewSlogLogger(slog.New(quiet{a.o.Logger.With("part", "control").Handler()}))
 	err := a.retry(ctx, "waiting for NATS", func(ctx context.Context) (err error) {
-		a.control, err = jetstream.NewControl(ctx, a.nc, logger)
+		a.control, err = jetstream.NewControl(ctx, a.nc, logger, topicRate)
 		return err
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *app) buildControl(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	poison, err := middleware.PoisonQueue(a.control, topicRedrive+"-failed")
+	poison, err := middleware.PoisonQueue(a.control, "failed")
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,9 @@ func (a *app) buildControl(ctx context.Context) error {
 		middleware.Retry{MaxRetries: 5, InitialInterval: 200 * time.Millisecond, MaxInterval: 5 * time.Second, Multiplier: 2, Logger: logger}.Middleware,
 		middleware.Recoverer)
 	router.AddConsumerHandler("redrive", topicRedrive, a.control, a.redrive)
+	a.rater = a.newRater()
+	router.AddConsumerHandler("rate", topicRate, a.control, a.rater.handle)
+	a.background = append(a.background, a.rater.run)
 	a.background = append(a.background, func(ctx context.Context) error {
 		defer a.control.Close()
 		return router.Run(ctx)

@@ -26,13 +26,33 @@ func (s ratedStore) Usage(ctx context.Context, tenant string, asOfMs, nowMs int6
 	if err != nil {
 		return nil, err
 	}
+	return s.usage(ctx, tenant, lines, nil, asOfMs, nowMs)
+}
+
+// some is Usage of some instances, or of all when instances is nil.
+func (s ratedStore) some(ctx context.Context, tenant string, instances []string, nowMs int64) (*pricing.Usage, error) {
+	if instances == nil {
+		return s.Usage(ctx, tenant, 0, nowMs)
+	}
+	var lines [][]schema.LeaseSegment
+	for _, name := range instances {
+		line, err := s.timelines(ctx, tenant, name, 0)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line...)
+	}
+	return s.usage(ctx, tenant, lines, instances, 0, nowMs)
+}
+
+func (s ratedStore) usage(ctx context.Context, tenant string, lines [][]schema.LeaseSegment, instances []string, asOfMs, nowMs int64) (*pricing.Usage, error) {
 	u := &pricing.Usage{NowMs: nowMs}
 	for _, line := range lines {
 		if r := rentalOf(line, nowMs); len(r.Segments) > 0 {
 			u.Rentals = append(u.Rentals, r)
 		}
 	}
-	meters, err := s.settledOthers(ctx, s.db.Meters, tenant, nowMs, asOfMs)
+	meters, err := s.settledOthers(ctx, s.db.Meters, tenant, instances, nowMs, asOfMs)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +65,7 @@ func (s ratedStore) Usage(ctx context.Context, tenant string, asOfMs, nowMs int6
 			u.Readings = append(u.Readings, *reading)
 		}
 	}
-	outages, err := s.settledOthers(ctx, s.db.Outages, tenant, nowMs, asOfMs)
+	outages, err := s.settledOthers(ctx, s.db.Outages, tenant, nil, nowMs, asOfMs)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +77,13 @@ func (s ratedStore) Usage(ctx context.Context, tenant string, asOfMs, nowMs int6
 		})
 	}
 	return u, nil
+}
+
+func exactText(x *big.Rat) string {
+	if x == nil {
+		return ""
+	}
+	return pricing.Exact(x)
 }
 
 // rentalOf is a timeline as far as it has happened.
@@ -101,8 +128,8 @@ func readingOf(e *schema.StoredOther, lines [][]schema.LeaseSegment) (*pricing.R
 }
 
 // settledOthers returns the events that count, one for each identity.
-func (s *usageStore) settledOthers(ctx context.Context, read func(context.Context, string, int64, int64) ([]schema.StoredOther, error), tenant string, toMs, asOfMs int64) ([]schema.StoredOther, error) {
-	events, err := read(ctx, tenant, toMs, asOfMs)
+func (s *usageStore) settledOthers(ctx context.Context, read func(context.Context, string, []string, int64, int64) ([]schema.StoredOther, error), tenant string, instances []string, toMs, asOfMs int64) ([]schema.StoredOther, error) {
+	events, err := read(ctx, tenant, instances, toMs, asOfMs)
 	if err != nil || len(events) == 0 {
 		return nil, err
 	}

@@ -58,9 +58,9 @@ func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	}
 	a.terms = terms
 	service, err := report.New(report.Options{
-		Store: &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
-		Terms: terms.Terms,
-		Rated: ratedStore{&usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace}},
+		Store:  &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
+		Terms:  terms.Terms,
+		Ledger: a.db, Rated: ratedStore{&usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace}},
 		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
 			return jetstream.Settled(ctx, a.nc, "")
 		}, a.o.Clock),
@@ -98,6 +98,7 @@ type Status struct {
 	Events      int64  `json:"events"`             // stored since the start
 	Quarantined int64  `json:"quarantined"`        // set aside since the start
 	Failures    int64  `json:"failures"`           // failed attempts to store
+	Rating      int64  `json:"rating_jobs"`        // asked for and not done
 	Held        int64  `json:"held_events"`        // that ended in the future when they came, and wait for their time
 	SpoolEvents int64  `json:"spool_events"`       // waiting at the agents of this process
 	Restarts    int    `json:"engine_restarts"`
@@ -121,6 +122,8 @@ func (a *app) status(ctx context.Context) (any, error) {
 	s.DirtyMinute, s.DirtyHour, err = a.db.CountMarks(ctx)
 	faults = append(faults, err)
 	s.Held = a.releaser.held.Load()
+	s.Rating, err = a.control.Pending(ctx, topicRate)
+	faults = append(faults, err)
 	s.SpoolEvents = a.spooled()
 	if a.engine != nil {
 		s.Restarts = a.engine.Restarts()
@@ -167,6 +170,10 @@ func (a *app) ready() []web.Component {
 			err = fmt.Errorf("nothing recomputed since %s: %w", st.Last.UTC().Format(time.RFC3339), st.Err)
 		}
 		add("aggregator", err, fmt.Sprintf("%d hours wait to be summed up", st.Pending))
+	}
+	if a.rater != nil {
+		err, fine := a.rater.component()
+		add("rater", err, fine)
 	}
 	if a.incidents != nil {
 		parts = append(parts, a.incidents.component())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ const (
 type Control struct {
 	js     jetstream.JetStream
 	logger watermill.LoggerAdapter
+	serial []string
 
 	mu     sync.Mutex
 	closed bool
@@ -44,8 +46,9 @@ var (
 	_ message.Subscriber = (*Control)(nil)
 )
 
-// NewControl creates the control stream and returns its publisher and subscriber.
-func NewControl(ctx context.Context, nc *nats.Conn, logger watermill.LoggerAdapter) (*Control, error) {
+// NewControl creates the control stream and returns its publisher and subscriber. Of the
+// serial topics one message at a time is handled, by all processes together.
+func NewControl(ctx context.Context, nc *nats.Conn, logger watermill.LoggerAdapter, serial ...string) (*Control, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
@@ -57,7 +60,7 @@ func NewControl(ctx context.Context, nc *nats.Conn, logger watermill.LoggerAdapt
 	if err != nil {
 		return nil, fmt.Errorf("create stream %s: %w", controlStream, err)
 	}
-	return &Control{js: js, logger: logger}, nil
+	return &Control{js: js, logger: logger, serial: serial}, nil
 }
 
 // Publish returns when the stream has the messages.
@@ -141,9 +144,13 @@ func (c *Control) pull(ctx context.Context, topic string, out chan<- *message.Me
 func (c *Control) consumer(ctx context.Context, topic string) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	pending := 256
+	if slices.Contains(c.serial, topic) {
+		pending = 1
+	}
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, controlStream, jetstream.ConsumerConfig{
 		Durable: schema.Token(topic), FilterSubject: controlRoot + schema.Token(topic),
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 256, MaxDeliver: -1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pending, MaxDeliver: -1,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
@@ -190,6 +197,19 @@ func (c *Control) hand(ctx context.Context, m jetstream.Msg, out chan<- *message
 			return false
 		}
 	}
+}
+
+// Pending returns how many messages of a topic are not handled yet.
+func (c *Control) Pending(ctx context.Context, topic string) (int64, error) {
+	consumer, err := c.js.Consumer(ctx, controlStream, schema.Token(topic))
+	if err != nil {
+		return 0, fmt.Errorf("look at %s: %w", topic, err)
+	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("look at %s: %w", topic, err)
+	}
+	return int64(info.NumPending) + int64(info.NumAckPending), nil
 }
 
 // Close ends all subscriptions and waits for them.
