@@ -57,6 +57,40 @@ func (t *Terms) Settled(lines []Line, nowMs int64) []Line {
 	})
 }
 
+// Midnights returns the cuts at which the ledger divides lines in a time: those of UTC,
+// with the last one before it and the first one after. A line of an instance that runs on
+// ends there, so that what it says of a day is said once and for all.
+func Midnights(span Span) []int64 {
+	var list []int64
+	at := span.FromMs - span.FromMs%dayMs
+	for ; at < span.ToMs; at += dayMs {
+		list = append(list, at)
+	}
+	return append(list, at)
+}
+
+// Begins returns when the first of what is rated does: a rental, a reading, or what a
+// contract buys; false when there is nothing.
+func (t *Terms) Begins(u *Usage) (int64, bool) {
+	first := int64(Forever)
+	for _, r := range u.Rentals {
+		if len(r.Segments) > 0 {
+			first = min(first, r.Segments[0].FromMs)
+		}
+	}
+	for i := range u.Readings {
+		first = min(first, u.Readings[i].FromMs)
+	}
+	if t != nil {
+		for _, c := range t.Contracts {
+			if len(c.Commitments)+len(c.Quotes) > 0 {
+				first = min(first, int64(c.From))
+			}
+		}
+	}
+	return first, first != Forever
+}
+
 // Alone says whether the lines of an instance on a platform depend on no other one.
 func (t *Terms) Alone(platform string) bool {
 	if t == nil {

@@ -94,7 +94,7 @@ func booked(line string, entries []schema.Charge) (*ChargeAnswer, error) {
 // accruing looks for a line among those of now.
 func (s *Service) accruing(ctx context.Context, tenant, line string) (*ChargeAnswer, error) {
 	r := &Request{Tenant: tenant, FromMs: schema.MinTimeMs, ToMs: schema.MaxTimeMs, NowMs: s.Now().UnixMilli()}
-	ch, err := s.charges(ctx, r)
+	ch, err := s.booked(ctx, r)
 	if err != nil {
 		return nil, err
 	}

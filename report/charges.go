@@ -64,6 +64,15 @@ type lump struct {
 
 // charges finds out what a request's time costs.
 func (s *Service) charges(ctx context.Context, r *Request) (*charges, error) {
+	return s.chargesIn(ctx, r, false)
+}
+
+// booked is charges in the lines of the ledger: it costs the same, in more lines.
+func (s *Service) booked(ctx context.Context, r *Request) (*charges, error) {
+	return s.chargesIn(ctx, r, true)
+}
+
+func (s *Service) chargesIn(ctx context.Context, r *Request, booked bool) (*charges, error) {
 	ch := &charges{spans: map[string][]schema.RatedSpan{}, entries: map[*pricing.Entry]*rate{}}
 	var err error
 	if ch.terms, err = s.Terms(ctx, r.Tenant, r.AsOfMs); err != nil {
@@ -80,7 +89,11 @@ func (s *Service) charges(ctx context.Context, r *Request) (*charges, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report: what is rated: %w", err)
 	}
-	for _, l := range ch.terms.Rate(usage) {
+	own := *usage
+	if first, any := ch.terms.Begins(usage); any && booked && first < r.NowMs {
+		own.Cuts = slices.Concat(usage.Cuts, pricing.Midnights(pricing.Span{FromMs: max(first, r.FromMs), ToMs: min(r.ToMs, r.NowMs)}))
+	}
+	for _, l := range ch.terms.Rate(&own) {
 		if l.FromMs < r.ToMs && max(l.ToMs, l.FromMs+1) > r.FromMs {
 			ch.lines = append(ch.lines, l)
 		}

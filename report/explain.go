@@ -175,7 +175,7 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 	if err := s.known(ctx, req.AsOfMs, req.NowMs); err != nil {
 		return nil, err
 	}
-	ch, err := s.charges(ctx, &req)
+	ch, err := s.booked(ctx, &req)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -52,7 +53,7 @@ var (
 	cost        = amountColumn("cost", func(f *Figures) *big.Rat { return f.Cost })
 	idleWaste   = amountColumn("idle waste", func(f *Figures) *big.Rat { return f.IdleWaste })
 	freeCost    = amountColumn("free cost", func(f *Figures) *big.Rat { return f.FreeCost })
-	wasteShare  = tableColumn{"of cost", func(f *Figures, _ string) string { return percent(f.IdleWaste, f.Cost) }}
+	wasteShare  = tableColumn{"of cost", func(f *Figures, _ string) string { return percent(f.IdleWaste, f.EffectiveCost) }}
 	utilization = tableColumn{"utilization", func(f *Figures, _ string) string {
 		if !f.Utilization.Known {
 			return unknown
@@ -66,6 +67,42 @@ var (
 		return new(big.Rat).SetFrac(f.EnergyMj, big.NewInt(3_600_000_000)).FloatString(3) + " kWh"
 	}}
 )
+
+// further are columns that are shown where there is something in them.
+var further = map[string][]tableColumn{
+	"spend": {
+		amountColumn("effective cost", func(f *Figures) *big.Rat { return f.EffectiveCost }),
+		amountColumn("unused commitment", func(f *Figures) *big.Rat { return f.CommitmentUnusedCost }),
+	},
+	"waste": {
+		amountColumn("unused commitment", func(f *Figures) *big.Rat { return f.CommitmentUnusedCost }),
+		amountColumn("stopped", func(f *Figures) *big.Rat { return f.StoppedCost }),
+		amountColumn("minimum", func(f *Figures) *big.Rat { return f.MinimumCost }),
+		amountColumn("rework", func(f *Figures) *big.Rat { return f.ReworkCost }),
+		amountColumn("spend", func(f *Figures) *big.Rat { return f.EffectiveCost }),
+	},
+}
+
+// columns are those of a kind of report, and of the further ones those that say more.
+func (r *Report) columns() []tableColumn {
+	list := tables[r.Kind]
+	f := &r.Totals
+	if f.EffectiveCost == nil {
+		return list
+	}
+	some := func(x *big.Rat) bool { return x != nil && x.Sign() != 0 }
+	bought := f.Cost.Cmp(f.EffectiveCost) != 0
+	shown := map[string][]bool{
+		"spend": {bought, some(f.CommitmentUnusedCost)},
+		"waste": {some(f.CommitmentUnusedCost), some(f.StoppedCost), some(f.MinimumCost), some(f.ReworkCost), bought},
+	}[r.Kind]
+	for i, yes := range shown {
+		if yes {
+			list = append(slices.Clip(list), further[r.Kind][i])
+		}
+	}
+	return list
+}
 
 // tables says which columns answer the question that a kind of report asks.
 var tables = map[string][]tableColumn{
@@ -83,7 +120,7 @@ func (r *Report) Table(w io.Writer) error {
 	if len(r.Filter) > 0 {
 		fmt.Fprintf(&b, "only %s\n", printable(filterText(r.Filter)))
 	}
-	if columns := tables[r.Kind]; columns != nil {
+	if columns := r.columns(); columns != nil {
 		b.WriteByte('\n')
 		align(&b, len(r.By), r.tableLines(columns))
 		switch {

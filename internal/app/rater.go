@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -193,7 +192,9 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 			return 0, err
 		}
 	}
-	usage.Cuts = append(usage.Cuts, midnights(usage, now)...)
+	if first, any := terms.Begins(usage); any && first < now {
+		usage.Cuts = append(usage.Cuts, pricing.Midnights(pricing.Span{FromMs: first, ToMs: now})...)
+	}
 	lines := terms.Settled(terms.Rate(usage), now)
 	if instances != nil {
 		// What contracts buy is nobody's, and not of this job.
@@ -227,20 +228,6 @@ func alone(terms *pricing.Terms, u *pricing.Usage) bool {
 		}
 	}
 	return true
-}
-
-// midnights are those of UTC in the time of what is rated: a line of an instance that
-// runs on ends there, so that it is booked once and for all.
-func midnights(u *pricing.Usage, nowMs int64) []int64 {
-	first := int64(math.MaxInt64)
-	for _, rental := range u.Rentals {
-		first = min(first, rental.Segments[0].FromMs)
-	}
-	var list []int64
-	for at := schema.Floor(min(first, nowMs), 24*schema.HourMs) + 24*schema.HourMs; at <= nowMs; at += 24 * schema.HourMs {
-		list = append(list, at)
-	}
-	return list
 }
 
 func postedOf(list []schema.ChargedLine) []pricing.Posted {
