@@ -131,8 +131,9 @@ func (l *Line) useText() []string {
 	}
 }
 
-// Digest names a line by all that it says. Two lines that say the same are the same
-// line, whenever they were computed.
+// Digest names a line by all that it says, but for the document that its price is
+// written in: a new version of that with the same price in it charges nothing anew. Two
+// lines that say the same are the same line, whenever they were computed.
 func (l *Line) Digest() string {
 	h := sha256.New()
 	text := func(parts ...string) {
@@ -150,9 +151,9 @@ func (l *Line) Digest() string {
 		}
 	}
 	s := &l.Segment
-	text("gpumeter line 1", string(l.Category), string(l.Status), l.Meter, l.Instance, l.Commitment, l.Contract, l.Reason, l.Currency, l.Per, l.Version, l.Evidence)
+	text("gpumeter line 1", string(l.Category), string(l.Status), l.Meter, l.Instance, l.Commitment, l.Contract, l.Reason, l.Currency, l.Per, l.Evidence)
 	text(s.State, s.Project, s.Platform, s.Region, s.Model, s.Plan, s.Tenancy, s.DCTier, s.Workload, s.SKU, s.Labels)
-	fmt.Fprintf(h, "%d %d %d %d %d %d %d %d %d %d %t", l.FromMs, l.ToMs, s.Gpus, l.Settlements, l.MeteredMs, l.ExcludedMs, l.MinimumMs, l.RoundingMs, l.BillableMs, l.Line, l.Rework)
+	fmt.Fprintf(h, "%d %d %d %d %d %d %d %d %d %t", l.FromMs, l.ToMs, s.Gpus, l.Settlements, l.MeteredMs, l.ExcludedMs, l.MinimumMs, l.RoundingMs, l.BillableMs, l.Rework)
 	rat(l.Quantity, l.List, l.Price, l.ListCost, l.Cost, l.Billed, l.Effective)
 	for i := range l.Steps {
 		st := &l.Steps[i]
