@@ -40,7 +40,7 @@ func (r *rating) purchase(b *prepaid, p Purchase) {
 	if b.steps != nil {
 		l.Steps = b.steps(p.Span)
 	}
-	r.lines = append(r.lines, l)
+	r.lines.add(l)
 }
 
 func (b *prepaid) contractID() string {
@@ -75,7 +75,7 @@ func (r *rating) use(b *prepaid, u *Use) {
 		l.Reason = "its instance is in the state " + u.Segment.State
 	}
 	l.Segment.Span, l.Segment.Plan, l.Segment.Gpus = u.Span, b.plan, u.Gpus
-	r.lines = append(r.lines, l)
+	r.lines.add(l)
 }
 
 // lookup returns the price of an hour of a segment under a plan; empty = on demand.
@@ -259,7 +259,7 @@ func (r *rating) refunded(run *planRun, b *prepaid, covered *Covered) []Use {
 	}
 	s := b.segment
 	s.Span, s.Gpus = Span{run.ToMs, last.ToMs}, b.quantity
-	r.lines = append(r.lines, Line{
+	r.lines.add(Line{
 		Category: CategoryCredit, Meter: MeterGPU, Span: Span{run.ToMs, last.ToMs}, Instance: b.instance, Segment: s, Commitment: b.id, Settlements: 1,
 		Reason: "refund of a cycle that ended early: " + string(r.profile.Plan.Refund), Currency: b.currency, Version: r.profile.Hash,
 		ListCost: new(big.Rat), Cost: new(big.Rat).Neg(refund), Billed: new(big.Rat).Neg(refund), Effective: new(big.Rat),

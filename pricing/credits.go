@@ -17,8 +17,8 @@ func (r *rating) credits() {
 	}
 	lines := map[serviced][]int{}
 	var order []serviced
-	for i := range r.lines {
-		l := &r.lines[i]
+	for i := range r.lines.n {
+		l := r.lines.at(i)
 		if l.Meter != MeterGPU || l.Category != CategoryUsage || l.Status == StatusUnused || l.Cost == nil || l.BillableMs == 0 {
 			continue
 		}
@@ -76,7 +76,7 @@ func (r *rating) creditServiced(c *Contract, s serviced, lines []int) {
 func (r *rating) creditWindow(c *Contract, window Span, outages []Outage, lines []int) {
 	charges := make([]Charge, len(lines))
 	for k, i := range lines {
-		l := &r.lines[i]
+		l := r.lines.at(i)
 		charges[k] = Charge{Span: l.Span, Segment: l.Segment, BillableMs: l.BillableMs, Settlements: l.Settlements, Cost: l.Cost}
 	}
 	spans := make([]Span, len(outages))
@@ -107,7 +107,7 @@ func (r *rating) creditWindow(c *Contract, window Span, outages []Outage, lines 
 		}
 	}
 	for _, p := range parts {
-		of := &r.lines[p.line]
+		of := r.lines.at(p.line)
 		l := Line{
 			Category: CategoryCredit, Meter: MeterGPU, Span: p.Span, Instance: of.Instance, Segment: of.Segment, Contract: c.ID, Settlements: 1,
 			Reason: "outage: " + p.because.Reason, Currency: c.Currency, Version: c.Hash, Line: c.Line, Evidence: p.because.Evidence, MeteredMs: p.Ms(), ExcludedMs: p.Ms(),
@@ -120,6 +120,6 @@ func (r *rating) creditWindow(c *Contract, window Span, outages []Outage, lines 
 			l.Cost = new(big.Rat).Mul(credit.Money, new(big.Rat).Quo(p.cost, lost))
 			l.Billed, l.Effective = l.Cost, l.Cost
 		}
-		r.lines = append(r.lines, l)
+		r.lines.add(l)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // It depends on nothing but its arguments. Lines of a rental do not depend on other
 // rentals but through commitments, quotes, and rules that count GPUs or need a meter.
 func (t *Terms) Rate(u *Usage) []Line {
-	var lines []Line
+	var all []lineList
 	for _, platform := range t.platforms(u) {
 		r := t.rating(u, platform)
 		rest := r.plans(r.rentals)
@@ -23,7 +23,20 @@ func (t *Terms) Rate(u *Usage) []Line {
 		r.onDemand(rest)
 		r.readings()
 		r.credits()
-		lines = append(lines, r.lines...)
+		all = append(all, r.lines)
+	}
+	n := 0
+	for i := range all {
+		n += all[i].n
+	}
+	if n == 0 {
+		return nil
+	}
+	lines := make([]Line, 0, n)
+	for i := range all {
+		for _, chunk := range all[i].chunks {
+			lines = append(lines, chunk...)
+		}
 	}
 	return lines
 }
@@ -41,8 +54,28 @@ type rating struct {
 	enough    map[*Rule][]Span     // when rules with min_gpus have enough of them
 	running   map[string][]Span
 	cuts      []int64
-	lines     []Line
+	lines     lineList
 }
+
+// lineList grows without moving what it has: a month has hundreds of thousands of lines,
+// and to move them over and over took most of the time of rating it.
+type lineList struct {
+	chunks [][]Line
+	n      int
+}
+
+const linesPerChunk = 1024
+
+func (l *lineList) add(line Line) {
+	if l.n%linesPerChunk == 0 {
+		l.chunks = append(l.chunks, make([]Line, 0, min(linesPerChunk, max(16, l.n))))
+	}
+	last := &l.chunks[len(l.chunks)-1]
+	*last = append(*last, line)
+	l.n++
+}
+
+func (l *lineList) at(i int) *Line { return &l.chunks[i/linesPerChunk][i%linesPerChunk] }
 
 // platforms are those that something was used of or bought from: what is bought costs,
 // also when nothing uses it.
@@ -222,7 +255,7 @@ func (r *rating) onDemand(rentals []*Rental) {
 		charges := tariff.Rate(rental)
 		for i := range charges {
 			if c := &charges[i]; (c.Segment.Gpus > 0 || r.profile.bare(&c.Segment)) && (c.Ms() > 0 || c.BillableMs > 0) {
-				r.lines = append(r.lines, r.charge(c))
+				r.lines.add(r.charge(c))
 			}
 		}
 	}
@@ -285,7 +318,7 @@ func (r *rating) readings() {
 	for i := range r.usage.Readings {
 		if m := &r.usage.Readings[i]; m.Platform == r.platform {
 			for _, part := range r.billedParts(m) {
-				r.lines = append(r.lines, r.reading(m, part))
+				r.lines.add(r.reading(m, part))
 			}
 		}
 	}
