@@ -8,6 +8,8 @@ import (
 	"math/big"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gpumeter/gpumeter/pricing"
 	"github.com/gpumeter/gpumeter/schema"
 )
@@ -22,39 +24,35 @@ func (s ratedStore) Usage(ctx context.Context, tenant string, asOfMs, nowMs int6
 	if asOfMs > 0 {
 		nowMs = min(nowMs, asOfMs)
 	}
-	lines, err := s.timelines(ctx, tenant, "", asOfMs)
-	if err != nil {
-		return nil, err
-	}
-	return s.usage(ctx, tenant, lines, nil, asOfMs, nowMs)
+	return s.usage(ctx, tenant, nil, asOfMs, nowMs)
 }
 
 // some is Usage of some instances, or of all when instances is nil.
 func (s ratedStore) some(ctx context.Context, tenant string, instances []string, nowMs int64) (*pricing.Usage, error) {
-	if instances == nil {
-		return s.Usage(ctx, tenant, 0, nowMs)
-	}
-	var lines [][]schema.LeaseSegment
-	for _, name := range instances {
-		line, err := s.timelines(ctx, tenant, name, 0)
-		if err != nil {
-			return nil, err
-		}
-		lines = append(lines, line...)
-	}
-	return s.usage(ctx, tenant, lines, instances, 0, nowMs)
+	return s.usage(ctx, tenant, instances, 0, nowMs)
 }
 
-func (s ratedStore) usage(ctx context.Context, tenant string, lines [][]schema.LeaseSegment, instances []string, asOfMs, nowMs int64) (*pricing.Usage, error) {
+func (s ratedStore) usage(ctx context.Context, tenant string, instances []string, asOfMs, nowMs int64) (*pricing.Usage, error) {
+	var lines [][]schema.LeaseSegment
+	var meters, outages []schema.StoredOther
+	g, within := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { lines, err = s.linesOf(within, tenant, instances, asOfMs); return err })
+	g.Go(func() (err error) {
+		meters, err = s.settledOthers(within, s.db.Meters, tenant, instances, nowMs, asOfMs)
+		return err
+	})
+	g.Go(func() (err error) {
+		outages, err = s.settledOthers(within, s.db.Outages, tenant, nil, nowMs, asOfMs)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	u := &pricing.Usage{NowMs: nowMs}
 	for _, line := range lines {
 		if r := rentalOf(line, nowMs); len(r.Segments) > 0 {
 			u.Rentals = append(u.Rentals, r)
 		}
-	}
-	meters, err := s.settledOthers(ctx, s.db.Meters, tenant, instances, nowMs, asOfMs)
-	if err != nil {
-		return nil, err
 	}
 	for i := range meters {
 		if m := meters[i].Meter; m.EndMs <= nowMs {
@@ -65,10 +63,6 @@ func (s ratedStore) usage(ctx context.Context, tenant string, lines [][]schema.L
 			u.Readings = append(u.Readings, *reading)
 		}
 	}
-	outages, err := s.settledOthers(ctx, s.db.Outages, tenant, nil, nowMs, asOfMs)
-	if err != nil {
-		return nil, err
-	}
 	for i := range outages {
 		o := outages[i].Outage
 		u.Outages = append(u.Outages, pricing.Outage{
@@ -77,6 +71,22 @@ func (s ratedStore) usage(ctx context.Context, tenant string, lines [][]schema.L
 		})
 	}
 	return u, nil
+}
+
+// linesOf returns the timelines of some instances, or of all, by their names.
+func (s ratedStore) linesOf(ctx context.Context, tenant string, instances []string, asOfMs int64) ([][]schema.LeaseSegment, error) {
+	if instances == nil {
+		return s.timelines(ctx, tenant, "", asOfMs)
+	}
+	var lines [][]schema.LeaseSegment
+	for _, name := range slices.Sorted(slices.Values(instances)) {
+		line, err := s.timelines(ctx, tenant, name, asOfMs)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line...)
+	}
+	return lines, nil
 }
 
 func exactText(x *big.Rat) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumeter/gpumeter/internal/clickhouse"
 	"github.com/gpumeter/gpumeter/pricing"
@@ -182,15 +183,13 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 	}
 	now := r.clock.Now().UnixMilli()
 	instances := job.Instances
-	usage, err := r.rated(ctx, job.Tenant, instances, now)
+	usage, posted, err := r.read(ctx, job, instances, now)
+	if err == nil && instances != nil && !alone(terms, usage) {
+		instances = nil
+		usage, posted, err = r.read(ctx, job, nil, now)
+	}
 	if err != nil {
 		return 0, err
-	}
-	if instances != nil && !alone(terms, usage) {
-		instances = nil
-		if usage, err = r.rated(ctx, job.Tenant, nil, now); err != nil {
-			return 0, err
-		}
 	}
 	if first, any := terms.Begins(usage); any && first < now {
 		usage.Cuts = append(usage.Cuts, pricing.Midnights(pricing.Span{FromMs: first, ToMs: now})...)
@@ -201,10 +200,6 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 		lines = slices.DeleteFunc(lines, func(l pricing.Line) bool { return !slices.Contains(instances, l.Instance) })
 	}
 	lines = slices.DeleteFunc(lines, func(l pricing.Line) bool { return l.ToMs <= job.FromMs })
-	posted, err := r.store.ChargedLines(ctx, job.Tenant, instances, job.FromMs)
-	if err != nil {
-		return 0, err
-	}
 	postings := pricing.Post(lines, postedOf(posted), now)
 	entries, err := r.entriesOf(ctx, job, postings, now)
 	if err != nil {
@@ -216,6 +211,17 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 	}
 	r.at(atRatedNoted)
 	return len(entries), nil
+}
+
+// read returns what was used by instances, nil = all, and what the ledger says of them.
+func (r *rater) read(ctx context.Context, job *rateJob, instances []string, now int64) (usage *pricing.Usage, posted []schema.ChargedLine, err error) {
+	g, within := errgroup.WithContext(ctx)
+	g.Go(func() (err error) { usage, err = r.rated(within, job.Tenant, instances, now); return err })
+	g.Go(func() (err error) {
+		posted, err = r.store.ChargedLines(within, job.Tenant, instances, job.FromMs)
+		return err
+	})
+	return usage, posted, g.Wait()
 }
 
 // alone says whether the instances can be rated without others.
