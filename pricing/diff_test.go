@@ -21,6 +21,13 @@ func drawBook(t *rapid.T, label string) *Book {
 		e := Entry{
 			Model: rapid.SampledFrom([]string{"m", "n", AnyModel}).Draw(t, "model"), Platform: rapid.SampledFrom([]string{"", "p", "q"}).Draw(t, "platform"),
 			Region: rapid.SampledFrom([]string{"", "r"}).Draw(t, "region"), PerGPUHour: rat(rapid.SampledFrom([]string{"1", "2", "1.5"}).Draw(t, "price")), Line: i + 1,
+			Plan: rapid.SampledFrom([]string{"", "", PlanSpot, "month"}).Draw(t, "plan"),
+		}
+		if rapid.IntRange(0, 3).Draw(t, "an offer") == 0 {
+			e.SKU = "s"
+		}
+		if e.Plan == "month" {
+			e.PerGPU, e.PerGPUHour, e.Term = e.PerGPUHour, nil, TermMonth
 		}
 		from, seen := last[e.key()]
 		if !seen {
@@ -52,7 +59,7 @@ func TestDiffCoversExactlyWhatChanges(t *testing.T) {
 		named := func(field func(*Entry) string, model, value string) bool {
 			for _, b := range []*Book{old, new} {
 				if b != nil && slices.ContainsFunc(b.Entries, func(e Entry) bool {
-					return field(&e) == value && (model == "" || e.Model == model || e.Model == AnyModel)
+					return e.SKU == "" && e.Plan == "" && field(&e) == value && (model == "" || e.Model == model || e.Model == AnyModel)
 				}) {
 					return true
 				}
@@ -92,7 +99,7 @@ func checkCovered(t *rapid.T, old, new *Book, changes []BookChange, class *BookC
 	}
 	var covering []BookChange
 	for _, c := range changes {
-		if c.Model == class.Model && c.Platform == class.Platform && c.Region == class.Region && c.FromMs <= at && at < c.ToMs {
+		if c.SKU == "" && c.Plan == "" && c.Model == class.Model && c.Platform == class.Platform && c.Region == class.Region && c.FromMs <= at && at < c.ToMs {
 			covering = append(covering, c)
 		}
 	}
@@ -110,6 +117,45 @@ func checkCovered(t *rapid.T, old, new *Book, changes []BookChange, class *BookC
 	}
 }
 
+// Whatever an item is called and whatever its plan: where it costs something else, a
+// change of its SKU or of its model, under its plan or on demand, covers the instant.
+func TestNoChangeIsMissed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		old, new := drawBook(t, "old"), drawBook(t, "new")
+		changes := DiffBooks(old, new)
+		text := func(b *Book, i Item, at int64) string {
+			p, ok := b.Lookup(i, at)
+			if !ok {
+				return ""
+			}
+			return fmt.Sprint(p.Entry.priced().amount.RatString(), p.Entry.priced().unit)
+		}
+		for _, i := range []Item{{SKU: "s", Model: "m"}, {SKU: "s", Model: "n", Plan: PlanSpot, Platform: "p"}, {Model: "m", Plan: PlanSpot}, {Model: "m", Plan: "month", Region: "r"}, {Model: "other", Plan: "week"}} {
+			for _, at := range rangeOf(-2, 45) {
+				was, is := text(old, i, at), text(new, i, at)
+				if was == is || slices.ContainsFunc(changes, func(c BookChange) bool {
+					return c.FromMs <= at && at < c.ToMs && (c.SKU != "" && c.SKU == i.SKU || c.SKU == "" && (c.Model == i.Model || c.Model == AnyModel)) && (c.Plan == i.Plan || c.Plan == "")
+				}) {
+					continue
+				}
+				t.Fatalf("%+v at %d: %q, was %q, and no change covers it: %+v", i, at, is, was, changes)
+			}
+		}
+	})
+}
+
+func TestDiffOfMeters(t *testing.T) {
+	one := mustParse(t, "currency: CNY\nmeters: [{meter: egress_bytes, per: GB, price: 0.5}, {meter: storage_byte_seconds, per: GB_month, price: 0.35}]")
+	two := mustParse(t, "currency: CNY\nmeters: [{meter: egress_bytes, per: GiB, price: 0.5}, {meter: storage_byte_seconds, per: GB_month, price: 0.35}]")
+	changes := DiffBooks(one, two)
+	if len(changes) != 1 || changes[0].Text() != "meter egress_bytes, platform any other, region any other: 0.5 CNY per GiB instead of 0.5 CNY per GB, from always to further notice" {
+		t.Errorf("%+v", changes)
+	}
+	if again := DiffBooks(one, one); len(again) > 0 {
+		t.Errorf("%+v", again)
+	}
+}
+
 func rangeOf(from, to int64) (list []int64) {
 	for i := from; i < to; i++ {
 		list = append(list, i)
@@ -121,8 +167,8 @@ func TestDiffOfOneChange(t *testing.T) {
 	old := mustParse(t, "currency: USD\nprices:\n  - {model: m, per_gpu_hour: \"3.60\"}\n  - {model: \"*\", per_gpu_hour: 1}\n")
 	new := mustParse(t, "currency: USD\nprices:\n  - {model: \"*\", per_gpu_hour: \"1.0\"}\n  - {model: m, per_gpu_hour: 3.6, valid_to: 2026-03-15}\n  - {model: m, per_gpu_hour: 2.88, valid_from: 2026-03-15}\n")
 	changes := DiffBooks(old, new)
-	const want = "m, platform any other, region any other: 2.88 USD instead of 3.6 USD, from 2026-03-15T00:00:00Z to further notice"
-	if len(changes) != 1 || changes[0].Text("USD", "USD") != want {
+	const want = "m, platform any other, region any other: 2.88 USD per GPU-hour instead of 3.6 USD per GPU-hour, from 2026-03-15T00:00:00Z to further notice"
+	if len(changes) != 1 || changes[0].Text() != want {
 		t.Fatalf("%+v", changes)
 	}
 	for span, touches := range map[[2]string]bool{{"2026-03-01", "2026-03-15"}: false, {"2026-03-01", "2026-04-01"}: true, {"2026-05-01", "2026-06-01"}: true} {

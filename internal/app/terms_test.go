@@ -269,7 +269,7 @@ func TestClosedPeriodsAreProtected(t *testing.T) {
 		force      string
 		texts      []string
 	}{
-		{"a change in the middle of it", "period 2026-03 is closed, and the book default changes it: m, platform any other, region any other: 2 USD instead of 4 USD, from 2026-03-15T00:00:00Z to further notice", "", []string{halfway}},
+		{"a change in the middle of it", "period 2026-03 is closed, and the book default changes it: m, platform any other, region any other: 2 USD per GPU-hour instead of 4 USD per GPU-hour, from 2026-03-15T00:00:00Z to further notice", "", []string{halfway}},
 		{"with a contract of another year", "--force REASON", "", []string{contract("later", "2027-01-01", "2028-01-01"), halfway}},
 		{"a contract in it", "contract c is applied, from 2026-03-31T00:00:00Z", "", []string{contract("c", "2026-03-31", "2026-04-30")}},
 		{"a profile", "period 2026-03 is closed, and the profile x changes it: the profile of platform x is applied", "", []string{"platform: x\nzone: UTC\nbilled: {compute: [running], storage: []}\n"}},

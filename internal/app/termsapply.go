@@ -283,9 +283,8 @@ func (p *proposal) changes() (list []change) {
 	}
 	switch p.Kind {
 	case schema.TermsBook:
-		was, is := p.currencies()
 		for _, c := range pricing.DiffBooks(p.books()) {
-			list = append(list, change{c.FromMs, c.ToMs, c.Text(was, is)})
+			list = append(list, change{c.FromMs, c.ToMs, c.Text()})
 		}
 	case schema.TermsContract:
 		c := change{fromMs: pricing.Forever, toMs: pricing.Always}

@@ -79,7 +79,7 @@ func TestVersionsOfPrices(t *testing.T) {
 		t.Errorf("March as closed: %s", frozen)
 	}
 	cal.move("2026-04-10T00:00:00Z")
-	const refusal = "period 2026-03 is closed, and the book default changes it: every other model, platform any other, region any other: 1.44 USD instead of 2.88 USD"
+	const refusal = "period 2026-03 is closed, and the book default changes it: every other model, platform any other, region any other: 1.44 USD per GPU-hour instead of 2.88 USD per GPU-hour"
 	s.refused(1, refusal, apply(third)...)
 	if code, answer := s.post("/api/v1/prices?by=ann&reason=x", "application/yaml", []byte(third)); code != 409 || !strings.Contains(answer, refusal) {
 		t.Error(code, answer)
