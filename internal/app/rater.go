@@ -202,7 +202,7 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 	lines = slices.DeleteFunc(lines, func(l pricing.Line) bool { return l.ToMs <= job.FromMs })
 	postings := pricing.Post(lines, postedOf(posted), now)
 	entries, err := r.entriesOf(ctx, job, postings, now)
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
 	r.at(atRated)

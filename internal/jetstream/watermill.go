@@ -28,6 +28,10 @@ const (
 	uuidHeader    = "Watermill-Uuid"
 )
 
+// serialWait is how long a message of a serial topic is left to a process that does not
+// say that it is at work.
+const serialWait = 10 * time.Second
+
 // Control is a Watermill publisher and subscriber on a JetStream stream of its
 // own. Topics are subject tokens. Delivery is at least once.
 type Control struct {
@@ -144,13 +148,13 @@ func (c *Control) pull(ctx context.Context, topic string, out chan<- *message.Me
 func (c *Control) consumer(ctx context.Context, topic string) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	pending := 256
+	pending, wait := 256, time.Minute
 	if slices.Contains(c.serial, topic) {
-		pending = 1
+		pending, wait = 1, serialWait // all others wait for the one of a process that died
 	}
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, controlStream, jetstream.ConsumerConfig{
 		Durable: schema.Token(topic), FilterSubject: controlRoot + schema.Token(topic),
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: pending, MaxDeliver: -1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: wait, MaxAckPending: pending, MaxDeliver: -1,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", topic, err)
@@ -179,7 +183,7 @@ func (c *Control) hand(ctx context.Context, m jetstream.Msg, out chan<- *message
 	case <-ctx.Done():
 		return false
 	}
-	alive := time.NewTicker(20 * time.Second)
+	alive := time.NewTicker(serialWait / 3)
 	defer alive.Stop()
 	for {
 		select {

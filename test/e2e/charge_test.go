@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"encoding/json"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,5 +95,25 @@ func TestChargesAreBookedOnce(t *testing.T) {
 	s.rated("3 lines, billed 344, 7 entries, 4 corrections")
 	if n, _ := strconv.Atoi(s.sql("SELECT count() FROM charge")); n < 7 {
 		t.Errorf("%d rows", n)
+	}
+}
+
+// The program is killed before it stores the entries that it made, and after it has and
+// before the job is done: both times each line is booked once.
+func TestBookingSurvivesAKill(t *testing.T) {
+	for _, point := range []string{"rated", "rated-noted"} {
+		t.Run(point, func(t *testing.T) {
+			cal := newCalendar(t, "2026-03-03T00:30:00Z")
+			dir := t.TempDir()
+			s, kill := startProgram(t, dir, cal.path, point)
+			s.ok("prices", "apply", file(t, "prices.yaml", "currency: CNY\nprices: [{model: H100, per_gpu_hour: \"10\"}]\n"), "--by", "ann", "--reason", "first")
+			s.send(lease("i1", "2026-03-01T12:00:00Z", "running", `,"project":"a","platform":"p","model":"H100","gpus":2`))
+			within(t, "it has halted", func() bool { _, err := os.Stat(filepath.Join(dir, "halted")); return err == nil })
+			kill()
+			s, _ = startProgram(t, dir, cal.path, "")
+			s.rated("2 lines, billed 720, 2 entries, 0 corrections")
+			s.send(lease("i1", "2026-03-02T06:00:00Z", "released", ""))
+			s.rated("2 lines, billed 360, 4 entries, 2 corrections")
+		})
 	}
 }
