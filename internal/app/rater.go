@@ -34,7 +34,8 @@ type rateJob struct {
 
 // Bounds of jobs.
 const (
-	maxRatedInstances = 50 // beyond it a job is of all
+	maxRatedInstances = 50     // beyond it a job is of all
+	maxEntries        = 20_000 // stored at once: each carries a few kilobytes of text
 	rateWindow        = 35 * 24 * time.Hour
 	overlapRated      = time.Minute // that what several consumers store may come out of order
 )
@@ -201,16 +202,18 @@ func (r *rater) rate(ctx context.Context, job *rateJob) (int, error) {
 	}
 	lines = slices.DeleteFunc(lines, func(l pricing.Line) bool { return l.ToMs <= job.FromMs })
 	postings := pricing.Post(lines, postedOf(posted), now)
-	entries, err := r.entriesOf(ctx, job, postings, now)
-	if err != nil || len(entries) == 0 {
-		return 0, err
+	for part := range slices.Chunk(postings, maxEntries) {
+		entries, err := r.entriesOf(ctx, job, part, now)
+		if err != nil {
+			return 0, err
+		}
+		r.at(atRated)
+		if err := r.store.PutCharges(ctx, entries); err != nil {
+			return 0, err
+		}
+		r.at(atRatedNoted)
 	}
-	r.at(atRated)
-	if err := r.store.PutCharges(ctx, entries); err != nil {
-		return 0, err
-	}
-	r.at(atRatedNoted)
-	return len(entries), nil
+	return len(postings), nil
 }
 
 // read returns what was used by instances, nil = all, and what the ledger says of them.
