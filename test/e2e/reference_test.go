@@ -46,11 +46,12 @@ type sums struct {
 
 	overlap, crowded int64
 	used, unused     *big.Rat
+	useful, dark     *big.Rat // of active time, and of time of which nothing is known
 }
 
 func newSums(key, order []string) *sums {
 	return &sums{key: key, order: order, utilSum: new(big.Int), energy: new(big.Int), cost: new(big.Rat), waste: new(big.Rat), freeCost: new(big.Rat),
-		used: new(big.Rat), unused: new(big.Rat)}
+		used: new(big.Rat), unused: new(big.Rat), useful: new(big.Rat), dark: new(big.Rat)}
 }
 
 // reference returns the rows and the totals of a report over the events, all of
@@ -105,12 +106,15 @@ func reference(t tester, events []schema.Usage, tariffs []tariff, q *question) (
 		}
 	}
 	slices.SortFunc(list, func(a, b *sums) int { return slices.Compare(a.order, b.order) })
+	largest := all.largest()
 	for _, column := range []func(*sums) **big.Rat{
 		func(s *sums) **big.Rat { return &s.cost }, func(s *sums) **big.Rat { return &s.waste }, func(s *sums) **big.Rat { return &s.freeCost },
 		func(s *sums) **big.Rat { return &s.used }, func(s *sums) **big.Rat { return &s.unused },
+		func(s *sums) **big.Rat { return &s.useful }, func(s *sums) **big.Rat { return &s.dark },
 	} {
 		roundColumn(list, all, column)
 	}
+	balance(append(slices.Clip(list), all), largest)
 	if q.kind == "waste" {
 		slices.SortStableFunc(list, func(a, b *sums) int {
 			if a.priced != b.priced {
@@ -297,6 +301,8 @@ func (s *sums) add(e *schema.Usage, first, last *big.Int, perHour *big.Rat, doub
 	price(s.cost, ms)
 	price(s.waste, heldIdle)
 	price(s.freeCost, free)
+	price(s.useful, active)
+	price(s.dark, ms-knownMs)
 	if e.Utilization.Known {
 		busy := big.NewRat(e.Utilization.Value, 1_000_000)
 		of := new(big.Rat).Mul(big.NewRat(knownMs, schema.HourMs), perHour)
@@ -386,6 +392,31 @@ func roundColumn(rows []*sums, all *sums, column func(*sums) **big.Rat) {
 	*column(all) = new(big.Rat).SetFrac(total, big.NewInt(1_000_000))
 }
 
+// balance gives what rounding left over of the classes of a row to the one of them that
+// was largest in all.
+func balance(rows []*sums, largest int) {
+	for _, s := range rows {
+		left := new(big.Rat).Set(s.cost)
+		for k, c := range s.classes() {
+			if k != largest {
+				left.Sub(left, c)
+			}
+		}
+		s.classes()[largest].Set(left)
+	}
+}
+
+func (s *sums) classes() []*big.Rat { return []*big.Rat{s.useful, s.waste, s.freeCost, s.dark} }
+
+func (s *sums) largest() (largest int) {
+	for k, c := range s.classes() {
+		if c.Cmp(s.classes()[largest]) > 0 {
+			largest = k
+		}
+	}
+	return largest
+}
+
 // figures writes the columns as the report does.
 func (s *sums) figures() map[string]any {
 	number := func(n int64) json.Number { return json.Number(fmt.Sprint(n)) }
@@ -394,6 +425,9 @@ func (s *sums) figures() map[string]any {
 		"idle_ms": number(s.idle), "unknown_ms": number(s.unknown), "unpriced_ms": number(s.unpricedMs), "free_ms": number(s.free),
 		"utilization": nil, "cost": nil, "idle_waste": nil, "free_cost": nil, "energy_mj": nil,
 		"overlap_ms": number(s.overlap), "oversubscribed_ms": number(s.crowded), "used_cost": nil, "unused_cost": nil,
+	}
+	for _, name := range []string{"list_cost", "effective_cost", "useful_cost", "unknown_cost", "stopped_cost", "minimum_cost", "commitment_unused_cost", "rework_cost", "meter_cost", "credit_cost"} {
+		m[name] = nil
 	}
 	if s.util > 0 {
 		mean := new(big.Rat).SetFrac(s.utilSum, new(big.Int).Mul(big.NewInt(s.util), big.NewInt(1_000_000)))
@@ -405,6 +439,12 @@ func (s *sums) figures() map[string]any {
 	if s.priced {
 		m["cost"], m["idle_waste"], m["free_cost"] = decimal(s.cost, 2), decimal(s.waste, 2), decimal(s.freeCost, 2)
 		m["used_cost"], m["unused_cost"] = decimal(s.used, 2), decimal(s.unused, 2)
+		// Without leases all are billed what they cost, at the list price.
+		m["list_cost"], m["effective_cost"] = m["cost"], m["cost"]
+		m["useful_cost"], m["unknown_cost"] = decimal(s.useful, 2), decimal(s.dark, 2)
+		for _, none := range []string{"stopped_cost", "minimum_cost", "commitment_unused_cost", "rework_cost", "meter_cost", "credit_cost"} {
+			m[none] = "0.00"
+		}
 	}
 	return m
 }
