@@ -25,7 +25,7 @@ type scenario struct {
 }
 
 var (
-	titleLine = regexp.MustCompile(`(?m)\A# ([A-J][0-9]+[\w-]*): ([^\n]+)\n`)
+	titleLine = regexp.MustCompile(`(?m)\A# ([A-JP][0-9]+[\w-]*): ([^\n]+)\n`)
 	// Words of testscript that mean something else than they seem to in a scenario:
 	// "stop" would end it there, passed.
 	wrongWord   = regexp.MustCompile(`(?m)^(?:! )?(stop|kill|wait|skip)\b`)
@@ -116,7 +116,7 @@ func definesTest(dir, name string) bool {
 }
 
 func numberOf(id string) int {
-	digits := strings.TrimRight(strings.TrimLeft(id, "ABCDEFGHIJ"), "")
+	digits := strings.TrimRight(strings.TrimLeft(id, "ABCDEFGHIJP"), "")
 	end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' })
 	if end >= 0 {
 		digits = digits[:end]
