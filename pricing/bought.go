@@ -134,10 +134,10 @@ func (r *rating) commitments(rest []*Rental) []*Rental {
 			price := func(Span) *big.Rat { return d.PerGPU }
 			b := &prepaid{
 				id: d.ID, contract: c, version: c.Hash, line: d.Line, plan: string(d.Term), currency: c.Currency, per: "GPU-" + string(d.Term), list: price, price: price,
-				segment: Segment{Project: d.Project, Platform: c.Platform, Region: d.Region, Model: d.Model}, quantity: d.Gpus,
+				segment: Segment{Project: d.Project, Platform: c.Platform, Region: d.Region, Model: d.Model, Tenancy: d.Tenancy}, quantity: d.Gpus,
 			}
-			for _, p := range covered.Purchases {
-				r.purchase(b, p)
+			for n, p := range covered.Purchases {
+				r.payments(b, d, commitment.FromMs, n, p)
 			}
 			r.uses(b, covered.Uses)
 		}
