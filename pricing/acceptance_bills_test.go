@@ -338,7 +338,7 @@ func billRows() []row {
 			id: "C12", what: "no training on customers' data", inputs: "clauses: {no_training: true}, and a contract that does not say", by: "Checklist",
 			check: func(c *checker) {
 				c.says("held:", heldItems(Checklist([]*Contract{contractOf(c.t, "clauses: {no_training: true}\n")}, monthStart)), "no_training")
-				c.says("not said:", heldItems(Checklist([]*Contract{contractOf(c.t, "clauses: {}\n")}, monthStart)), "")
+				c.says("not said:", heldItems(Checklist([]*Contract{contractOf(c.t, "clauses: {}\n")}, monthStart)), "nothing")
 			},
 		},
 		{
@@ -437,6 +437,9 @@ func heldItems(list []ChecklistItem) string {
 		if item.Held {
 			names = append(names, item.Item)
 		}
+	}
+	if names == nil {
+		return "nothing"
 	}
 	return strings.Join(names, ", ")
 }
