@@ -60,7 +60,7 @@ func (r *rating) use(b *prepaid, u *Use) {
 	}
 	switch {
 	case u.Segment == nil:
-		l.Reason = "nothing used it"
+		l.Reason, l.Segment.State = "nothing used it", ""
 	case r.profile.Billed.Bills(u.Segment.State) && u.Segment.State != "stopped_keep":
 		l.Status, l.Instance, l.Segment = StatusUsed, u.Instance, *u.Segment
 		l.Evidence = u.Segment.Evidence

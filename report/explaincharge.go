@@ -158,6 +158,9 @@ func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) Expl
 		p.Price, p.Arithmetic = applied(price, ok), arithmetic(span.Ms(), price, ok)
 	}
 	if at == nil {
+		if row.Rate > 0 {
+			p.Arithmetic = fmtRate(span.Ms(), nil, nil)
+		}
 		return p
 	}
 	cost := new(big.Rat).Mul(at.cost, big.NewRat(span.Ms(), 1))
@@ -169,6 +172,9 @@ func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) Expl
 }
 
 func fmtRate(ms int64, at *rate, cost *big.Rat) string {
+	if at == nil {
+		return big.NewInt(ms).String() + " ms, no price by the charges of its lease"
+	}
 	return big.NewInt(ms).String() + " ms x " + pricing.Exact(at.cost) + ", what a GPU-millisecond of its lease costs by the charges = " + pricing.Exact(cost)
 }
 
