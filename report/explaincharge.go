@@ -41,6 +41,7 @@ type ExplainCharge struct {
 
 	ListUnitPrice *string         `json:"list_unit_price"`
 	UnitPrice     *string         `json:"unit_price"` // contracted
+	Currency      *string         `json:"currency"`   // of all amounts; null without a price
 	Unit          *string         `json:"unit"`
 	Adjustments   []ExplainAdjust `json:"adjustments"`
 	PriceVersion  *string         `json:"price_version"`
@@ -103,7 +104,7 @@ func chargeOf(l *pricing.Line) ExplainCharge {
 		Instance: l.Instance, Project: s.Project, Platform: s.Platform, Region: s.Region, Model: s.Model, Plan: s.Plan, State: s.State, Gpus: s.Gpus,
 		Commitment: orNil(l.Commitment), Contract: orNil(l.Contract), Settlements: l.Settlements,
 		MeteredMs: l.MeteredMs, ExcludedMs: l.ExcludedMs, Reason: orNil(l.Reason), MinimumMs: l.MinimumMs, RoundingMs: l.RoundingMs, BillableMs: l.BillableMs,
-		Quantity: exactOrNil(l.Quantity), ListUnitPrice: exactOrNil(l.List), UnitPrice: exactOrNil(l.Price), Unit: orNil(l.Per),
+		Quantity: exactOrNil(l.Quantity), ListUnitPrice: exactOrNil(l.List), UnitPrice: exactOrNil(l.Price), Currency: orNil(l.Currency), Unit: orNil(l.Per),
 		Adjustments: []ExplainAdjust{}, PriceVersion: orNil(l.Version),
 		ListCost: exactOrNil(l.ListCost), Cost: exactOrNil(l.Cost), Billed: exactOrNil(l.Billed), EffectiveCost: exactOrNil(l.Effective),
 		Evidence: orNil(l.Evidence), Arithmetic: l.Arithmetic(),

@@ -235,13 +235,18 @@ func TestRatedDaysAreTheirMonth(t *testing.T) {
 func TestRatedTotalsAreTheBill(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawWorld(rt)
-		billed, effective := new(big.Rat), new(big.Rat)
+		billed, effective, list := new(big.Rat), new(big.Rat), new(big.Rat)
 		priced := false
 		for _, l := range w.terms.Rate(w.usage) {
 			if l.Billed != nil {
 				priced = priced || l.Billed.Sign() != 0 || l.Effective.Sign() != 0
 				billed.Add(billed, l.Billed)
 				effective.Add(effective, l.Effective)
+				if l.ListCost == nil {
+					list = nil
+				} else if list != nil {
+					list.Add(list, l.ListCost)
+				}
 			}
 		}
 		req, err := Parse(Params{Kind: "spend", From: "2026-03-01", To: "2027-01-01"}, clock)
@@ -259,6 +264,9 @@ func TestRatedTotalsAreTheBill(t *testing.T) {
 			rt.Fatalf("nothing has a price, and the bill is %s\n%s", billed, w.textOf())
 		case f.Cost != nil && (f.Cost.Cmp(billed) != 0 || f.EffectiveCost.Cmp(effective) != 0):
 			rt.Fatalf("cost %s, the bill is %s; effective %s, of the bill %s\n%s", f.Cost, billed, f.EffectiveCost, effective, w.textOf())
+		}
+		if f.Cost != nil && (f.ListCost == nil) != (list == nil) || list != nil && f.ListCost != nil && list.Cmp(f.ListCost) != 0 {
+			rt.Fatalf("list cost %v, of the bill %v\n%s", f.ListCost, list, w.textOf())
 		}
 		if shown := ask(t, w.Service, Params{Kind: "spend", From: "2026-03-01", To: "2027-01-01"}).JSON(); !json.Valid(shown) {
 			rt.Fatal("JSON")
@@ -315,4 +323,29 @@ func TestPricedInPart(t *testing.T) {
 			t.Errorf("%v: %+v", row.Keys, row.Figures)
 		}
 	}
+}
+
+// The lines of an explanation add up to its total, and charges name every line of it.
+func TestRatedExplanationAddsUp(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		e, err := w.Explain(context.Background(), ExplainParams{Params: Params{From: "2026-03-27T10:00:00Z", To: "2026-03-30"}})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		sum := new(big.Rat)
+		for _, l := range e.Lines {
+			if l.Amount != nil {
+				amount, _ := new(big.Rat).SetString(*l.Amount)
+				sum.Add(sum, amount)
+			}
+		}
+		if total, ok := new(big.Rat).SetString(text(e.Total.Cost)); ok && total.Cmp(sum) != 0 {
+			rt.Fatalf("lines add up to %s, the total is %s\n%s", sum.FloatString(2), *e.Total.Cost, w.textOf())
+		}
+		var b strings.Builder
+		if err := e.Table(&b); err != nil || strings.Count(b.String(), "\ncharge ") != len(e.Charges) {
+			rt.Fatalf("%v\n%s", err, b.String())
+		}
+	})
 }
