@@ -292,6 +292,37 @@ func TestRatedWithoutAPrice(t *testing.T) {
 	})
 }
 
+// What usage says of its unit prices nothing that the lease says is another one: what
+// the bill has no price for is unpriced, and an explanation says so.
+func TestLeasedWithoutAPrice(t *testing.T) {
+	owner := schema.Owner{Instance: "i1", Project: "a", Platform: "p", Model: "x"}
+	lease := schema.LeaseSegment{Owner: owner, FromMs: at("2026-03-02"), ToMs: at("2026-03-03"), State: "running", Gpus: 1}
+	store := &fakeStore{
+		timelines: map[string][]schema.LeaseSegment{"i1": {lease}}, spans: []span{gpu("2026-03-02T00:00:00Z", "2026-03-02T01:00:00Z")},
+		events: []schema.StoredEvent{stored("e1", "2026-03-02T00:00:00Z", "2026-03-02T01:00:00Z", 1)},
+	}
+	usage := &pricing.Usage{NowMs: clock.UnixMilli(), Rentals: []*pricing.Rental{{Instance: "i1", Segments: []pricing.Segment{
+		{Span: pricing.Span{FromMs: lease.FromMs, ToMs: lease.ToMs}, State: "running", Project: "a", Platform: "p", Model: "x", Gpus: 1},
+	}}}}
+	book := bookOf(t, p360)
+	s, err := New(Options{Store: store, Now: func() time.Time { return clock }, Settled: settledUntil(1 << 62), Rated: fakeRated{usage}, Terms: fixed(book)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Params{Kind: "spend", From: "2026-03-02", To: "2026-03-03"}
+	if f := ask(t, s, p).Totals; f.Cost != nil || f.UnpricedMs != dayMs || f.AllocatedMs != dayMs {
+		t.Errorf("%+v", f)
+	}
+	e, err := s.Explain(t.Context(), ExplainParams{Params: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "3600000 ms, no price by the charges of its lease"
+	if pieces := e.Events[0].Pieces; len(pieces) != 1 || pieces[0].Arithmetic != want || pieces[0].Amount != nil || e.Lines[0].Amount != nil || e.Lines[0].Arithmetic != want {
+		t.Errorf("%+v %+v", e.Lines, pieces)
+	}
+}
+
 // A commitment may cover some GPUs of an instance whose others have no price: what has
 // one is in the amounts, and of the time as much is unpriced as GPUs are.
 func TestPricedInPart(t *testing.T) {
