@@ -4,7 +4,7 @@ import "math/big"
 
 func laterExampleRows() []row {
 	return []row{
-		{id: "E21b", what: "a model of 10 billion parameters needs 16 to 32 H100", guide: "16–32", verdict: "–", waits: "rules for the size of a job: it is an input and no price"},
+		{id: "E21b"},
 		{
 			id: "E22a", what: "10 and more A100 by the month at 0.80", inputs: "10 at 15,000 to 20,000; the contract of F7", guide: "×0.80", verdict: "OK", by: "Contract.Adjustments Adjust Commitment.Cover",
 			check: func(c *checker) {

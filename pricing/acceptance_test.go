@@ -195,7 +195,20 @@ func named() (list []string) {
 }
 
 func acceptanceRows() []row {
-	return slices.Concat(vectorRows(), factorRows(), clauseRows(), modeRows(), exampleRows(), laterExampleRows())
+	rows := slices.Concat(vectorRows(), factorRows(), clauseRows(), modeRows(), exampleRows(), laterExampleRows())
+	bills := wholeBills()
+	own := billRows()
+	for i := range rows { // those of billRows at their places
+		if n := slices.IndexFunc(own, func(r row) bool { return r.id == rows[i].id && rows[i].what == "" }); n >= 0 {
+			rows[i] = own[n]
+		}
+		if whole := bills[rows[i].id]; whole != nil {
+			steps := rows[i].check
+			rows[i].check = func(c *checker) { steps(c); whole(c) }
+			rows[i].by += " Terms.Rate"
+		}
+	}
+	return rows
 }
 
 // Nothing that the requirements name is left out, and nothing is there twice.

@@ -200,7 +200,7 @@ func factorRows() []row {
 				c.is("30, then 36 with a cap of 30:", shock(c, "30", "36", rule(StageCap, Cap, "30")), "60")
 			},
 		},
-		{id: "F12", what: "subsidy for green power in the west", waits: "credits as lines of their own; the guide gives no amount"},
+		{id: "F12"},
 		{
 			id: "F13", what: "buying in three stages", inputs: "34, 33, 33 GPUs from months 0, 4, 8 of 12 on; at 1 per GPU-month, so amounts are GPU-months", by: "Commitment.Cover Spread",
 			check: func(c *checker) {

@@ -60,7 +60,7 @@ func (r *rating) use(b *prepaid, u *Use) {
 	}
 	switch {
 	case u.Segment == nil:
-		l.Reason = "nothing used it"
+		l.Reason, l.Segment.State = "nothing used it", ""
 	case r.profile.Billed.Bills(u.Segment.State) && u.Segment.State != "stopped_keep":
 		l.Status, l.Instance, l.Segment = StatusUsed, u.Instance, *u.Segment
 		l.Evidence = u.Segment.Evidence
@@ -134,10 +134,10 @@ func (r *rating) commitments(rest []*Rental) []*Rental {
 			price := func(Span) *big.Rat { return d.PerGPU }
 			b := &prepaid{
 				id: d.ID, contract: c, version: c.Hash, line: d.Line, plan: string(d.Term), currency: c.Currency, per: "GPU-" + string(d.Term), list: price, price: price,
-				segment: Segment{Project: d.Project, Platform: c.Platform, Region: d.Region, Model: d.Model}, quantity: d.Gpus,
+				segment: Segment{Project: d.Project, Platform: c.Platform, Region: d.Region, Model: d.Model, Tenancy: d.Tenancy}, quantity: d.Gpus,
 			}
-			for _, p := range covered.Purchases {
-				r.purchase(b, p)
+			for n, p := range covered.Purchases {
+				r.payments(b, d, commitment.FromMs, n, p)
 			}
 			r.uses(b, covered.Uses)
 		}

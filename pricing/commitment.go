@@ -15,6 +15,7 @@ type Commitment struct {
 	Platform string // what it covers; empty = any
 	Region   string
 	Model    string
+	Tenancy  string
 	Instance string // covers this one only; empty = any
 	Project  string // the owner, whose rentals are covered first
 
@@ -139,7 +140,7 @@ func (c *Commitment) Cover(rentals []*Rental, wants func(s *Segment) bool, zone 
 
 func (c *Commitment) covers(instance string, s *Segment) bool {
 	same := func(want, got string) bool { return want == "" || want == got }
-	return same(c.Instance, instance) && same(c.Platform, s.Platform) && same(c.Region, s.Region) && same(c.Model, s.Model)
+	return same(c.Instance, instance) && same(c.Platform, s.Platform) && same(c.Region, s.Region) && same(c.Model, s.Model) && same(c.Tenancy, s.Tenancy)
 }
 
 // given is GPUs of a commitment that a demand has, or nobody.

@@ -21,6 +21,7 @@ type Contract struct {
 	SLA         *SLA           `yaml:"sla"`
 	Meters      []MeterPrice   `yaml:"meters"`
 	Quotes      []Quote        `yaml:"quotes"`
+	Credits     []CreditDoc    `yaml:"credits"`
 	Clauses     Clauses        `yaml:"clauses"`
 
 	Line int
@@ -32,13 +33,18 @@ type CommittedDoc struct {
 	ID      string   `yaml:"id,required"`
 	Model   string   `yaml:"model,required"`
 	Region  string   `yaml:"region"`
+	Tenancy string   `yaml:"tenancy"` // such as dedicated: covers nothing else
 	Project string   `yaml:"project"`
 	Gpus    int64    `yaml:"gpus,required"`
 	Term    Term     `yaml:"term,required"`
 	Day     DayCycle `yaml:"day"`
 	PerGPU  *big.Rat `yaml:"per_gpu,required"` // for one cycle
-	From    Instant  `yaml:"from"`             // left out: the contract's
-	To      Instant  `yaml:"to"`
+	Payment Payment  `yaml:"payment"`          // left out: upfront
+	// Down is the part of a cycle's price that is paid when it begins; for a partial
+	// payment.
+	Down *big.Rat `yaml:"down_payment"`
+	From Instant  `yaml:"from"` // left out: the contract's
+	To   Instant  `yaml:"to"`
 	// Stated is what the contract says the price is; it has to follow from prices.
 	Stated *Stated `yaml:"stated"`
 
@@ -137,6 +143,10 @@ func (p *parser) checkContract(root ast.Node, c *Contract) {
 		name(c.Rules[i].ID, c.Rules[i].Line)
 		p.checkRule(&c.Rules[i])
 	}
+	for i := range c.Credits {
+		name(c.Credits[i].ID, c.Credits[i].Line)
+		p.checkCredit(c, &c.Credits[i])
+	}
 	p.checkBundles(c)
 }
 
@@ -148,6 +158,7 @@ func (p *parser) checkCommitment(c *Contract, d *CommittedDoc) {
 	if from >= to || from < c.From || to > c.To {
 		p.wrong(d.Line, "commitment %s lasts from %s to %s, which is not within the contract", d.ID, instantText(int64(from)), instantText(int64(to)))
 	}
+	p.checkPayment(d)
 	switch s := d.Stated; {
 	case s == nil:
 	case s.Of.Sign() == 0:
@@ -181,7 +192,7 @@ func (d *CommittedDoc) span(c *Contract) (from, to Instant) {
 func (c *Contract) Commitment(d *CommittedDoc) *Commitment {
 	from, to := d.span(c)
 	return &Commitment{
-		ID: d.ID, Platform: c.Platform, Region: d.Region, Model: d.Model, Project: d.Project, Gpus: d.Gpus,
+		ID: d.ID, Platform: c.Platform, Region: d.Region, Model: d.Model, Tenancy: d.Tenancy, Project: d.Project, Gpus: d.Gpus,
 		Span: Span{int64(from), int64(to)}, Term: d.Term, Day: d.Day, Price: d.PerGPU,
 	}
 }

@@ -124,11 +124,14 @@ func (l *Line) useText() []string {
 	if l.Status == StatusUnused {
 		what = "unused: " + l.Reason
 	}
-	return []string{
+	steps := []string{
 		fmt.Sprintf("%s, %s x %d GPUs of %s at %s per %s (%s)", what, seconds(l.BillableMs), l.Segment.Gpus, l.Commitment, amount(l.Price), l.Per, l.source()),
 		"its part of the purchase: " + amount(l.Effective),
-		"at list price it would have cost " + amount(l.ListCost),
 	}
+	if l.Status == StatusUsed {
+		steps = append(steps, "at list price it would have cost "+amount(l.ListCost))
+	}
+	return steps
 }
 
 // Digest names a line by all that it says, but for the document that its price is

@@ -280,6 +280,15 @@ func (d *draw) contract(id string) *Contract {
 		x := CommittedDoc{ID: fmt.Sprint(id, "-c", i), Model: d.one("model", "m", "n"), Region: d.one("region", "", "", "r"), Project: d.one("owner", "", "a", "b"),
 			Gpus: rapid.Int64Range(1, 12).Draw(d.T, "gpus"), Term: Term(d.one("term", "hour", "day", "week", "month")), Day: DayCycle(d.one("day", "", "calendar")), PerGPU: d.amount("per gpu", "3", "700", "0.1")}
 		x.From, x.To = within("committed")
+		if d.often("for one tenancy", 20) {
+			x.Tenancy = d.one("tenancy", "dedicated", "shared")
+		}
+		if d.often("in parts", 20) {
+			x.Term, x.Payment = Term(d.one("long term", "quarter", "quarter", "year")), Payment(d.one("payment", "upfront", "monthly", "partial"))
+			if x.Payment == PayPartial {
+				x.Down = d.amount("down", "0.3", "0.01")
+			}
+		}
 		c.Commitments = append(c.Commitments, x)
 	}
 	for i := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(d.T, "quotes") {
@@ -289,6 +298,13 @@ func (d *draw) contract(id string) *Contract {
 		}
 		x.From, x.To = within("job")
 		c.Quotes = append(c.Quotes, x)
+	}
+	for i := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(d.T, "credits") {
+		x := CreditDoc{ID: fmt.Sprint(id, "-s", i), Project: d.one("for project", "", "a"), Region: d.one("for region", "", "r"), Amount: d.amount("credit", "100", "7"), Reason: "subsidy"}
+		if x.From, x.To = within("subsidised"); d.often("at once", 30) {
+			x.At, x.From, x.To = max(c.From, x.From), 0, 0
+		}
+		c.Credits = append(c.Credits, x)
 	}
 	if d.often("meters", 50) {
 		c.Meters = append(c.Meters, MeterPrice{"egress_bytes", Unit(d.one("unit", "GB", "GiB")), rat("0.5")}, MeterPrice{"storage_byte_seconds", UnitGBHour, rat("0.01")})
@@ -353,7 +369,7 @@ func anyBill(t *rapid.T, f *Profile) drawn {
 func (d *draw) long(terms *Terms) bool {
 	for _, c := range terms.Contracts {
 		for i := range c.Commitments {
-			hours := map[Term]int64{TermHour: 1, TermDay: 24, TermWeek: 168, TermMonth: 744}[c.Commitments[i].Term]
+			hours := map[Term]int64{TermHour: 1, TermDay: 24, TermWeek: 168, TermMonth: 744, TermQuarter: 2232, TermYear: 8784}[c.Commitments[i].Term]
 			if hours*hourMs > 400*d.ms {
 				return true
 			}

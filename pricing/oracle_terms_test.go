@@ -111,7 +111,7 @@ func oracleBill(terms *Terms, u *Usage, ms int64) tallies {
 		platforms[u.Readings[i].Platform] = true
 	}
 	for _, c := range terms.Contracts {
-		if len(c.Commitments)+len(c.Quotes) > 0 { // bought, used or not
+		if len(c.Commitments)+len(c.Quotes)+len(c.Credits) > 0 { // bought or given, used or not
 			platforms[c.Platform] = true
 		}
 	}
@@ -149,6 +149,9 @@ func oracleBill(terms *Terms, u *Usage, ms int64) tallies {
 		for _, c := range b.contracts {
 			if c.SLA != nil {
 				b.credit(c)
+			}
+			for i := range c.Credits {
+				b.grant(c, &c.Credits[i])
 			}
 		}
 	}
@@ -540,7 +543,7 @@ func (b *billOracle) cycles(c *Contract, d *CommittedDoc) (list []Span) {
 		case d.Term == TermWeek:
 			end += 7 * 24 * 3_600_000
 		default:
-			end = AddMonths(from, n, b.profile.Zone)
+			end = AddMonths(from, n*map[Term]int{TermMonth: 1, TermQuarter: 3, TermYear: 12}[d.Term], b.profile.Zone)
 		}
 		list = append(list, Span{at, end})
 		at = end
@@ -554,8 +557,8 @@ func (b *billOracle) commitment(c *Contract, d *CommittedDoc) {
 	cycles := b.cycles(c, d)
 	own := tallyKey{commitment: d.ID, contract: c.ID, project: d.Project, region: d.Region, model: d.Model}
 	price := new(big.Rat).Mul(d.PerGPU, big.NewRat(d.Gpus, 1))
-	for _, cycle := range cycles {
-		b.purchase(own, cycle.FromMs, price)
+	for i, cycle := range cycles {
+		b.pay(own, d, cycle, cycles[0].FromMs, i, price)
 	}
 	for i := range b.moments {
 		m := &b.moments[i]
@@ -570,7 +573,7 @@ func (b *billOracle) commitment(c *Contract, d *CommittedDoc) {
 			var next *tenant
 			for _, t := range b.tenants {
 				s := t.at(m)
-				if b.wants(s) && t.left[i] > 0 && s.Model == d.Model && (d.Region == "" || s.Region == d.Region) && (next == nil || b.before(d, m, t, next)) {
+				if b.wants(s) && t.left[i] > 0 && s.Model == d.Model && (d.Region == "" || s.Region == d.Region) && (d.Tenancy == "" || s.Tenancy == d.Tenancy) && (next == nil || b.before(d, m, t, next)) {
 					next = t
 				}
 			}
@@ -584,6 +587,62 @@ func (b *billOracle) commitment(c *Contract, d *CommittedDoc) {
 		if gpus > 0 {
 			b.unused(own, m, gpus, worth(gpus))
 		}
+	}
+}
+
+// pay is a cycle at once, or a part of it every month.
+func (b *billOracle) pay(own tallyKey, d *CommittedDoc, cycle Span, first int64, n int, price *big.Rat) {
+	months := map[Term]int{TermQuarter: 3, TermYear: 12}[d.Term]
+	if d.Payment == "" || d.Payment == PayUpfront {
+		b.purchase(own, cycle.FromMs, price)
+		return
+	}
+	rest := new(big.Rat).Set(price)
+	if d.Payment == PayPartial {
+		down := new(big.Rat).Mul(price, d.Down)
+		b.purchase(own, cycle.FromMs, down)
+		rest.Sub(rest, down)
+	}
+	for month := range months {
+		at := cycle.FromMs
+		if month > 0 {
+			at = AddMonths(first, n*months+month, b.profile.Zone)
+		}
+		if b.usage.NowMs == 0 || at < b.usage.NowMs {
+			b.purchase(own, at, new(big.Rat).Quo(rest, big.NewRat(int64(months), 1)))
+		}
+	}
+}
+
+// grant gives a part of what is spread in every second.
+func (b *billOracle) grant(c *Contract, d *CreditDoc) {
+	k := tallyKey{category: CategoryCredit, meter: MeterGPU, contract: c.ID, project: d.Project, region: d.Region}
+	give := func(at int64, part *big.Rat) {
+		if b.usage.NowMs != 0 && at >= b.usage.NowMs {
+			return
+		}
+		k := k
+		k.bucket = b.bucket(at)
+		x := b.bill.of(k)
+		x.cost.Sub(&x.cost, part)
+		x.effective.Sub(&x.effective, part)
+		y := b.bill.of(tallyKey{category: CategoryCredit, meter: MeterGPU, contract: c.ID, billed: true})
+		y.billed.Sub(&y.billed, part)
+	}
+	if d.At != 0 {
+		give(int64(d.At), d.Amount)
+		return
+	}
+	from, to := int64(c.From), int64(c.To)
+	if d.From != 0 {
+		from = int64(d.From)
+	}
+	if d.To != 0 {
+		to = int64(d.To)
+	}
+	part := new(big.Rat).Mul(d.Amount, big.NewRat(b.ms, to-from))
+	for at := from; at < to; at += b.ms {
+		give(at, part)
 	}
 }
 

@@ -37,6 +37,7 @@ type PlanCheck struct {
 	Platform string
 	Region   string // empty = any
 	Model    string // empty for a quote
+	Tenancy  string // empty = any
 	Term     Term   // of a cycle; empty for a quote
 	Gpus     int64  // 0 for a quote, which is for no number of GPUs
 	Currency string
@@ -150,7 +151,8 @@ func (e eligibleLines) ms(c *PlanCheck, window Span) (ms int64) {
 		k = [3]string{"project", c.Platform, c.Project}
 	}
 	for _, l := range e[k] {
-		if c.Kind != PlanCommitment || c.Region == "" || c.Region == l.Segment.Region {
+		same := func(want, got string) bool { return c.Kind != PlanCommitment || want == "" || want == got }
+		if same(c.Region, l.Segment.Region) && same(c.Tenancy, l.Segment.Tenancy) {
 			ms += l.gpuMs(window)
 		}
 	}
@@ -211,7 +213,7 @@ func (p *planLines) describe() PlanCheck {
 	s := &l.Segment
 	c := PlanCheck{
 		ID: l.Commitment, Contract: l.Contract, Kind: PlanCommitment, Instance: l.Instance, Project: s.Project, Platform: s.Platform, Region: s.Region, Model: s.Model,
-		Term: Term(s.Plan), Gpus: s.Gpus, Currency: l.Currency,
+		Tenancy: s.Tenancy, Term: Term(s.Plan), Gpus: s.Gpus, Currency: l.Currency,
 		Purchased: new(big.Rat), Refunded: new(big.Rat), UsedCost: new(big.Rat), UnusedCost: new(big.Rat), OnDemand: new(big.Rat),
 	}
 	switch {
@@ -230,9 +232,12 @@ func (p *planLines) amounts(c *PlanCheck, span Span) {
 		if within(l) {
 			c.Purchased.Add(c.Purchased, l.Billed)
 		}
-		if l.FromMs < c.ToMs {
+		if l.FromMs < c.ToMs && l.ToMs != c.Cycle.ToMs { // else it is a further payment of the same cycle
 			c.Cycle, c.Price = l.Span, l.Price
 		}
+	}
+	if c.Kind == PlanCommitment && len(p.uses) > 0 {
+		c.Price = p.uses[0].Price // a purchase may be one of several payments
 	}
 	for _, l := range p.refunds {
 		if within(l) {

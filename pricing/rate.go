@@ -9,7 +9,7 @@ import (
 // Rate returns the lines of the bill of what was used, platform by platform, each in
 // the order in which a platform computes it: what commitments and quotes pay for first,
 // in the order of the contracts; the rest by its price; then other meters; then what an
-// SLA gives back.
+// SLA gives back, and what a contract gives apart from any price.
 //
 // It depends on nothing but its arguments. Lines of a rental do not depend on other
 // rentals but through commitments, quotes, and rules that count GPUs or need a meter.
@@ -23,6 +23,7 @@ func (t *Terms) Rate(u *Usage) []Line {
 		r.onDemand(rest)
 		r.readings()
 		r.credits()
+		r.granted()
 		all = append(all, r.lines)
 	}
 	n := 0
@@ -77,13 +78,13 @@ func (l *lineList) add(line Line) {
 
 func (l *lineList) at(i int) *Line { return &l.chunks[i/linesPerChunk][i%linesPerChunk] }
 
-// platforms are those that something was used of or bought from: what is bought costs,
-// also when nothing uses it.
+// platforms are those that something was used of, bought from or given by: what is
+// bought costs, also when nothing uses it.
 func (t *Terms) platforms(u *Usage) []string {
 	list := platformsOf(u)
 	if t != nil {
 		for _, c := range t.Contracts {
-			if len(c.Commitments)+len(c.Quotes) > 0 {
+			if len(c.Commitments)+len(c.Quotes)+len(c.Credits) > 0 {
 				list = append(list, c.Platform)
 			}
 		}

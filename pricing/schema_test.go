@@ -56,7 +56,9 @@ var beside = map[reflect.Type]object{
 		"anyOf": requiring("model", "sku"), "oneOf": requiring(priceKeys[:]...),
 		"dependentRequired": object{"per_gpu": []string{"plan"}, "per_node": []string{"plan", "gpus_per_node"}, "per_node_hour": []string{"gpus_per_node"}},
 	},
-	reflect.TypeFor[Rule](): {"oneOf": requiring("uplift", "discount", "factor", "fixed", "cap")},
+	reflect.TypeFor[CreditDoc]():    {"not": object{"anyOf": []any{object{"required": []string{"at", "from"}}, object{"required": []string{"at", "to"}}}}},
+	reflect.TypeFor[CommittedDoc](): {"dependentRequired": object{"down_payment": []string{"payment"}}},
+	reflect.TypeFor[Rule]():         {"oneOf": requiring("uplift", "discount", "factor", "fixed", "cap")},
 }
 
 func requiring(keys ...string) (list []any) {
@@ -274,6 +276,10 @@ func TestSchemasRefuse(t *testing.T) {
 		{"contract", framework, "discount: 20%, model", "discount: 20%, uplift: 5%, model"},
 		{"contract", framework, "target: 99.9%, ", ""},
 		{"contract", framework, "2027-03-01}", "soon}"},
+		{"contract", framework, "term: month", "term: year, down_payment: 20%"},
+		{"contract", framework, "term: month", "term: year, payment: later"},
+		{"contract", framework, "clauses:", "credits: [{id: x, amount: 1, reason: r, at: 2026-02-01, to: 2026-03-01}]\nclauses:"},
+		{"contract", framework, "clauses:", "credits: [{id: x, amount: 1}]\nclauses:"},
 	} {
 		if !strings.Contains(c.text, c.old) {
 			t.Fatalf("no %q in the example", c.old)

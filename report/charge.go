@@ -130,7 +130,7 @@ func (a *ChargeAnswer) CSV(w io.Writer) error {
 	lines := [][]string{{"line", "entry", "reversal", "correction", "booked_at", "horizon", "reason", "billed_cost", "effective_cost", "currency"}}
 	for _, e := range a.Entries {
 		lines = append(lines, []string{a.Charge.ID, e.ID, fmt.Sprint(e.Reversal), fmt.Sprint(e.Correction), e.BookedAt, e.Horizon, e.Reason,
-			text(a.Charge.Billed), text(a.Charge.EffectiveCost), a.Charge.Currency})
+			text(a.Charge.Billed), text(a.Charge.EffectiveCost), text(a.Charge.Currency)})
 	}
 	return writeCSV(w, lines)
 }
@@ -158,7 +158,7 @@ func (a *ChargeAnswer) Table(w io.Writer) error {
 	for i, step := range c.Arithmetic {
 		fmt.Fprintf(&b, "%d. %s\n", i+1, printable(step))
 	}
-	fmt.Fprintf(&b, "\nbilled %s, effective %s, at list price %s\n", orUnknown(c.Billed, &c.Currency), orUnknown(c.EffectiveCost, &c.Currency), orUnknown(c.ListCost, &c.Currency))
+	fmt.Fprintf(&b, "\nbilled %s, effective %s, at list price %s\n", orUnknown(c.Billed, c.Currency), orUnknown(c.EffectiveCost, c.Currency), orUnknown(c.ListCost, c.Currency))
 	if c.Evidence != nil {
 		fmt.Fprintf(&b, "rests on the event with the payload %s\n", *c.Evidence)
 	}

@@ -31,9 +31,10 @@ type charges struct {
 // rate is what one GPU-millisecond costs.
 type rate struct {
 	list      *big.Rat // at list price; nil = not known
-	cost      *big.Rat // as it is billed
+	cost      *big.Rat // as it is billed; nil = there is no price, and nothing else is known
 	effective *big.Rat // with purchases spread over what they pay for
 	rework    bool     // work of this time was lost
+	unpriced  *big.Rat // the part of it that has no price, and is in none of these; nil = none
 }
 
 // class is a part of the effective cost. The classes add up to it.
@@ -132,10 +133,12 @@ func (ch *charges) spread() {
 	byInstance := map[string][]int{}
 	for i := range ch.lines {
 		l := &ch.lines[i]
-		if l.Meter == pricing.MeterGPU && l.Category == pricing.CategoryUsage && l.Status != pricing.StatusUnused && held(l) {
+		if l.Meter == pricing.MeterGPU && l.Category == pricing.CategoryUsage && held(l) {
 			byInstance[l.Instance] = append(byInstance[l.Instance], i)
-			ch.beyond(l)
-			continue
+			if l.Status != pricing.StatusUnused { // else it pays for the time, which is worth nothing
+				ch.beyond(l)
+				continue
+			}
 		}
 		ch.whole(l)
 	}
@@ -211,10 +214,10 @@ func (ch *charges) instance(instance string, lines []int, known map[string]int) 
 		for ; next < len(lines) && ch.lines[lines[next]].FromMs <= from; next++ {
 			active = append(active, lines[next])
 		}
-		n := ch.rateOf(active, known)
-		if n == 0 {
+		if len(active) == 0 {
 			continue
 		}
+		n := ch.rateOf(active, known)
 		list := ch.spans[instance]
 		if m := len(list); m > 0 && list[m-1].ToMs == from && list[m-1].Rate == n {
 			list[m-1].ToMs = to
@@ -224,16 +227,20 @@ func (ch *charges) instance(instance string, lines []int, known map[string]int) 
 	}
 }
 
-// rateOf numbers the rate that lines make together; 0 without a price.
+// rateOf numbers the rate that lines make together.
 func (ch *charges) rateOf(active []int, known map[string]int) int {
 	r := &rate{list: new(big.Rat), cost: new(big.Rat), effective: new(big.Rat)}
-	gpus := int64(0)
+	gpus, without := int64(0), int64(0)
 	for _, i := range active {
 		l := &ch.lines[i]
-		if l.Billed == nil || l.Effective == nil {
-			return 0
-		}
 		gpus += l.Segment.Gpus
+		if l.Status == pricing.StatusUnused {
+			continue
+		}
+		if l.Billed == nil || l.Effective == nil {
+			without += l.Segment.Gpus
+			continue
+		}
 		// What a minimum or rounding adds is a lump; what rounding takes away is not
 		// billed for the time that there was.
 		perMs := big.NewRat(1, l.Ms())
@@ -249,8 +256,13 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 		}
 		r.rework = r.rework || l.Rework
 	}
-	if gpus == 0 {
-		return 0
+	if gpus == without {
+		return ch.number(&rate{}, "no price", known)
+	}
+	share := "0"
+	if without > 0 {
+		r.unpriced = big.NewRat(without, gpus)
+		share = r.unpriced.RatString()
 	}
 	each := big.NewRat(1, gpus)
 	r.cost.Mul(r.cost, each)
@@ -259,7 +271,11 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 	if r.list != nil {
 		list = r.list.Mul(r.list, each).RatString()
 	}
-	key := fmt.Sprintf("%s %s %s %t", list, r.cost.RatString(), r.effective.RatString(), r.rework)
+	key := fmt.Sprintf("%s %s %s %t %s", list, r.cost.RatString(), r.effective.RatString(), r.rework, share)
+	return ch.number(r, key, known)
+}
+
+func (ch *charges) number(r *rate, key string, known map[string]int) int {
 	if n, ok := known[key]; ok {
 		return n
 	}
@@ -271,7 +287,10 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 // rate returns what the time of a row costs; nil without a price.
 func (ch *charges) rate(row *schema.UsageRow, startMs int64) *rate {
 	if row.Rate > 0 {
-		return ch.rates[row.Rate-1]
+		if r := ch.rates[row.Rate-1]; r.cost != nil {
+			return r
+		}
+		return nil // whatever others pay for such a unit
 	}
 	price, ok := ch.price(row.Model, row.Platform, row.Region, startMs)
 	if !ok {
@@ -309,6 +328,7 @@ type lumpRow struct {
 	keys, order []string
 	lump        *lump
 	part        *big.Rat // of the lump
+	unpricedMs  int64    // GPU time of it without a price
 }
 
 // lumpRows divides the lumps among the pieces, in the order of their keys.
@@ -331,7 +351,7 @@ func (ch *charges) lumpRows(r *Request, cal *calendar, cuts []int64) []lumpRow {
 				part = big.NewRat(end-at, l.toMs-l.fromMs)
 			}
 			keys, order := rowKeys(r.By, stored, cal, cuts[piece])
-			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), l, part})
+			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), l, part, l.unpricedMs(at, end)})
 			if l.toMs == l.fromMs {
 				break
 			}
@@ -340,6 +360,23 @@ func (ch *charges) lumpRows(r *Request, cal *calendar, cuts []int64) []lumpRow {
 	}
 	slices.SortStableFunc(rows, func(a, b lumpRow) int { return slices.Compare(a.order, b.order) })
 	return rows
+}
+
+// unpricedMs is the GPU time of a lump without a price in a part of its span. Parts add
+// up to the whole, however it is cut. A quantity without a price is in the charges only.
+func (l *lump) unpricedMs(from, to int64) int64 {
+	if l.cost != nil && l.effective != nil || l.line.Meter != pricing.MeterGPU {
+		return 0
+	}
+	all := new(big.Int).Mul(big.NewInt(l.line.BillableMs), big.NewInt(l.line.Segment.Gpus))
+	if l.toMs == l.fromMs {
+		return all.Int64()
+	}
+	until := func(ms int64) int64 {
+		x := new(big.Int).Mul(all, big.NewInt(ms-l.fromMs))
+		return x.Quo(x, big.NewInt(l.toMs-l.fromMs)).Int64()
+	}
+	return until(to) - until(from)
 }
 
 // lumpKeys returns the stored keys of a lump's row, and whether the request asks for it.

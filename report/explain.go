@@ -270,7 +270,7 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *cha
 			part = new(big.Rat).Mul(at.cost, big.NewRat(row.AllocatedMs(), 1))
 		}
 		if row.Rate > 0 {
-			line.Arithmetic = fmtRate(row.AllocatedMs(), ch.rates[row.Rate-1], part)
+			line.Arithmetic = fmtRate(row.AllocatedMs(), ch.rate(row, cuts[row.Piece]), part)
 		} else {
 			price, ok := ch.price(row.Model, row.Platform, row.Region, cuts[row.Piece])
 			line.Price, line.Arithmetic = applied(price, ok), arithmetic(row.AllocatedMs(), price, ok)

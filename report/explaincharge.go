@@ -41,12 +41,12 @@ type ExplainCharge struct {
 
 	ListUnitPrice *string         `json:"list_unit_price"`
 	UnitPrice     *string         `json:"unit_price"` // contracted
+	Currency      *string         `json:"currency"`   // of all amounts; null without a price
 	Unit          *string         `json:"unit"`
 	Adjustments   []ExplainAdjust `json:"adjustments"`
 	PriceVersion  *string         `json:"price_version"`
 	PriceLine     *int            `json:"price_line"`
 
-	Currency      string  `json:"currency"`
 	ListCost      *string `json:"list_cost"`
 	Cost          *string `json:"contracted_cost"`
 	Billed        *string `json:"billed_cost"`
@@ -113,8 +113,8 @@ func chargeOf(l *pricing.Line) ExplainCharge {
 		Instance: l.Instance, Project: s.Project, Platform: s.Platform, Region: s.Region, Model: s.Model, Plan: s.Plan, State: s.State, Gpus: s.Gpus,
 		Commitment: orNil(l.Commitment), Contract: orNil(l.Contract), Settlements: l.Settlements,
 		MeteredMs: l.MeteredMs, ExcludedMs: l.ExcludedMs, Reason: orNil(l.Reason), MinimumMs: l.MinimumMs, RoundingMs: l.RoundingMs, BillableMs: l.BillableMs,
-		Quantity: exactOrNil(l.Quantity), ListUnitPrice: exactOrNil(l.List), UnitPrice: exactOrNil(l.Price), Unit: orNil(l.Per),
-		Currency: l.Currency, Adjustments: []ExplainAdjust{}, PriceVersion: orNil(l.Version),
+		Quantity: exactOrNil(l.Quantity), ListUnitPrice: exactOrNil(l.List), UnitPrice: exactOrNil(l.Price), Currency: orNil(l.Currency), Unit: orNil(l.Per),
+		Adjustments: []ExplainAdjust{}, PriceVersion: orNil(l.Version),
 		ListCost: exactOrNil(l.ListCost), Cost: exactOrNil(l.Cost), Billed: exactOrNil(l.Billed), EffectiveCost: exactOrNil(l.Effective),
 		Evidence: orNil(l.Evidence), Arithmetic: l.Arithmetic(),
 	}
@@ -168,6 +168,9 @@ func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) Expl
 		p.Price, p.Arithmetic = applied(price, ok), arithmetic(span.Ms(), price, ok)
 	}
 	if at == nil {
+		if row.Rate > 0 {
+			p.Arithmetic = fmtRate(span.Ms(), nil, nil)
+		}
 		return p
 	}
 	cost := new(big.Rat).Mul(at.cost, big.NewRat(span.Ms(), 1))
@@ -179,6 +182,9 @@ func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) Expl
 }
 
 func fmtRate(ms int64, at *rate, cost *big.Rat) string {
+	if at == nil {
+		return big.NewInt(ms).String() + " ms, no price by the charges of its lease"
+	}
 	return big.NewInt(ms).String() + " ms x " + pricing.Exact(at.cost) + ", what a GPU-millisecond of its lease costs by the charges = " + pricing.Exact(cost)
 }
 

@@ -82,6 +82,7 @@ func (e *Explanation) Table(w io.Writer) error {
 		orUnknown(t.Cost, e.Currency), orUnknown(t.IdleWaste, e.Currency), Duration(t.UnpricedMs),
 		Duration(t.AllocatedMs), t.AllocatedMs, Duration(t.ActiveMs), Duration(t.IdleMs), Duration(t.FreeMs), Duration(t.UnknownMs))
 	e.tableLines(&b)
+	e.tableCharges(&b)
 	e.tableLeases(&b)
 	e.tableEvents(&b)
 	tableCorrections(&b, e.Corrections)
@@ -103,6 +104,45 @@ func (e *Explanation) tableLines(b *strings.Builder) {
 		lines = append(lines, []string{l.From, l.To, l.Model, l.Platform, l.Region, price, l.Arithmetic, orUnknown(l.Amount, e.Currency)})
 	}
 	align(b, 7, lines)
+}
+
+// tableCharges writes each charge with the steps from its time to its amounts.
+func (e *Explanation) tableCharges(b *strings.Builder) {
+	for i := range e.Charges {
+		c := &e.Charges[i]
+		if i == 0 {
+			b.WriteString("\ncharges, each of all of its span; amounts are exact\n")
+		}
+		line := []string{"charge " + c.ID + ":", c.Category}
+		for _, part := range []string{text(c.Status), c.Meter, orText(c.Commitment, "of "), orText(&c.Instance, "instance "), orText(&c.Project, "project ")} {
+			if part != "" {
+				line = append(line, part)
+			}
+		}
+		line = append(line, fmt.Sprintf("%s to %s", c.From, c.To))
+		if c.Gpus > 0 {
+			line = append(line, fmt.Sprintf("%s x %d", cmp.Or(c.State, c.Plan), c.Gpus))
+		}
+		fmt.Fprintf(b, "%s\n", printable(strings.Join(line, " ")))
+		for _, step := range c.Arithmetic {
+			fmt.Fprintf(b, "    %s\n", printable(step))
+		}
+		fmt.Fprintf(b, "    billed %s, effective %s, at list price %s\n", orUnknown(c.Billed, c.Currency), orUnknown(c.EffectiveCost, c.Currency), orUnknown(c.ListCost, c.Currency))
+		if c.Evidence != nil {
+			fmt.Fprintf(b, "    rests on the event with the payload %s\n", printable(*c.Evidence))
+		}
+	}
+	if e.MoreCharges > 0 {
+		fmt.Fprintf(b, "%d more charges\n", e.MoreCharges)
+	}
+}
+
+// orText is a text with what it is, or nothing.
+func orText(s *string, what string) string {
+	if text(s) == "" {
+		return ""
+	}
+	return what + *s
 }
 
 func (e *Explanation) tableEvents(b *strings.Builder) {

@@ -35,6 +35,7 @@ type fakeStore struct {
 	events    []schema.StoredEvent
 	quality   schema.Quality
 	leases    []schema.LeaseSegment
+	timelines map[string][]schema.LeaseSegment // by instance: its usage counts while one holds
 	sources   []schema.SourceQuality
 	conflicts []schema.Conflict
 	open      []schema.Incident
@@ -49,8 +50,11 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 		return nil, f.err
 	}
 	rows := map[string]*schema.UsageRow{}
+	for instance := range f.timelines {
+		f.leased(rows, &q, instance)
+	}
 	for _, s := range f.spans {
-		if !matches(s.dims, q.Filter) || q.AsOfMs != 0 && s.storedMs > q.AsOfMs {
+		if f.timelines[s.dims["instance"]] != nil || !matches(s.dims, q.Filter) || q.AsOfMs != 0 && s.storedMs > q.AsOfMs {
 			continue
 		}
 		for i := range len(q.Cuts) - 1 {
@@ -58,21 +62,14 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 			if ms <= 0 {
 				continue
 			}
-			row := schema.UsageRow{Piece: i, Model: s.dims["model"], Platform: s.dims["platform"], Region: s.dims["region"]}
-			for _, key := range q.By {
-				row.Keys = append(row.Keys, s.dims[key])
-			}
-			id := strings.Join(append([]string{strconv.Itoa(i), row.Model, row.Platform, row.Region}, row.Keys...), "\x00")
-			if rows[id] == nil {
-				rows[id] = &row
-			}
+			row := rowFor(rows, &q, i, 0, s.dims)
 			sums := s.sums(ms)
 			if s.sign < 0 {
 				sums.ActiveMs, sums.IdleMs, sums.FreeMs, sums.UnknownMs = -sums.ActiveMs, -sums.IdleMs, -sums.FreeMs, -sums.UnknownMs
 				sums.UtilizationMs, sums.UtilizationSum, sums.EnergyMj, sums.EnergyMs = 0, nil, 0, 0
 				sums.OverlapMs, sums.OversubscribedMs = -sums.OverlapMs, -sums.OversubscribedMs
 			}
-			rows[id].Add(sums)
+			row.Add(sums)
 		}
 	}
 	list := slices.Clone(f.extra)
@@ -80,6 +77,81 @@ func (f *fakeStore) Usage(_ context.Context, q schema.UsageQuery) ([]schema.Usag
 		list = append(list, *r)
 	}
 	return list, nil
+}
+
+// rowFor is the row that time belongs to.
+func rowFor(rows map[string]*schema.UsageRow, q *schema.UsageQuery, piece, rate int, dims map[string]string) *schema.UsageRow {
+	row := schema.UsageRow{Piece: piece, Model: dims["model"], Platform: dims["platform"], Region: dims["region"], Rate: rate}
+	for _, key := range q.By {
+		row.Keys = append(row.Keys, dims[key])
+	}
+	id := strings.Join(append([]string{strconv.Itoa(piece), strconv.Itoa(rate), row.Model, row.Platform, row.Region}, row.Keys...), "\x00")
+	if rows[id] == nil {
+		rows[id] = &row
+	}
+	return rows[id]
+}
+
+// leased adds the usage of an instance while its lease holds GPUs, and of these as many
+// as nobody reported. It cuts time wherever anything changes, so that in each part the
+// same units report.
+func (f *fakeStore) leased(rows map[string]*schema.UsageRow, q *schema.UsageQuery, instance string) {
+	cuts := slices.Clone(q.Cuts)
+	first, last := cuts[0], cuts[len(cuts)-1]
+	for _, s := range f.timelines[instance] {
+		cuts = append(cuts, s.FromMs, s.ToMs)
+	}
+	for _, s := range q.Rated[instance] {
+		cuts = append(cuts, s.FromMs, s.ToMs)
+	}
+	var spans []span
+	for _, s := range f.spans {
+		if s.dims["instance"] == instance {
+			spans = append(spans, s)
+			cuts = append(cuts, s.from, s.to)
+		}
+	}
+	if q.NowMs > 0 {
+		cuts = append(cuts, q.NowMs)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	for k, from := range cuts[:len(cuts)-1] {
+		ms := cuts[k+1] - from
+		n := slices.IndexFunc(f.timelines[instance], func(s schema.LeaseSegment) bool { return s.FromMs <= from && from < s.ToMs })
+		if n < 0 || from < first || from >= last || !f.timelines[instance][n].Held() {
+			continue
+		}
+		lease := &f.timelines[instance][n]
+		rate := 0
+		for _, s := range q.Rated[instance] {
+			if s.FromMs <= from && from < s.ToMs {
+				rate = s.Rate
+			}
+		}
+		piece := 0
+		for q.Cuts[piece+1] <= from {
+			piece++
+		}
+		reporting := int64(0)
+		for _, s := range spans {
+			if s.from <= from && from < s.to {
+				reporting++ // of its own unit
+				if matches(s.dims, q.Filter) {
+					rowFor(rows, q, piece, rate, s.dims).Add(s.sums(ms))
+				}
+			}
+		}
+		dims := map[string]string{"instance": instance, "project": lease.Project, "platform": lease.Platform, "region": lease.Region, "model": lease.Model}
+		if more := lease.Gpus - reporting; more > 0 && matches(dims, q.Filter) && (q.NowMs == 0 || from < q.NowMs) {
+			row := rowFor(rows, q, piece, rate, dims)
+			if lease.Idle() {
+				row.IdleMs += more * ms
+			} else {
+				row.UnknownMs += more * ms
+			}
+		}
+	}
 }
 
 func (s *span) sums(ms int64) *schema.Sums {

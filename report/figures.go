@@ -16,12 +16,15 @@ import (
 //     say, of other usage AllocatedMs times the price; in the report's currency,
 //     rounded. It covers what has a price and is nil where nothing has.
 //   - EffectiveCost is Cost with purchases spread over the time that they pay for,
-//     used or not. ListCost is what the time would have cost at list price; nil when
-//     that of any part is not known.
+//     used or not. ListCost is what would have been paid at list price. Both cover
+//     what Cost covers; ListCost is nil when the list price of any part of that is not
+//     known, such as of a used commitment that the price list has no entry for.
 //   - IdleWaste is the part of EffectiveCost for idle time that an owner held,
 //     FreeCost that for FreeMs. They and UsefulCost to CreditCost are the classes of
 //     EffectiveCost: they add up to it, as they are shown, too.
-//   - UnpricedMs is the allocated time for which there is no price.
+//   - UnpricedMs is the allocated time for which there is no price. Time without one
+//     that is billed while the instance holds no GPUs is in it, too, and not in
+//     AllocatedMs. Of an instance whose GPUs are paid for in part it is their share.
 //   - Utilization is the mean in millionths over the time in which it is known,
 //     rounded half up; unknown when there is no such time.
 //   - EnergyMj is in millijoules; nil when no energy was reported.
@@ -64,6 +67,8 @@ type Figures struct {
 	ReworkCost           *big.Rat // active time whose work was lost when the platform took the instance
 	MeterCost            *big.Rat // transfer, storage
 	CreditCost           *big.Rat // given back; negative
+
+	unpriced *big.Rat // UnpricedMs, exact; nil = it is
 }
 
 // collector adds up usage. Time is kept per rate until the end: there are few rates
@@ -131,12 +136,7 @@ func (c *collector) add(row *schema.UsageRow, at *rate) error {
 // lump adds an amount that does not depend on what a unit did.
 func (c *collector) lump(l *lumpRow) {
 	if l.lump.cost == nil || l.lump.effective == nil {
-		// Time without a price is counted; a quantity without one is in the charges.
-		if l.lump.line.Meter == pricing.MeterGPU {
-			ms := new(big.Rat).Mul(l.part, big.NewRat(l.lump.line.BillableMs, 1))
-			ms.Mul(ms, big.NewRat(l.lump.line.Segment.Gpus, 1))
-			c.unpricedMs += new(big.Int).Quo(ms.Num(), ms.Denom()).Int64()
-		}
+		c.unpricedMs += l.unpricedMs
 		return
 	}
 	c.lumped = true
@@ -193,6 +193,12 @@ func (c *collector) figures() Figures {
 		plus(f.IdleWaste, p.heldIdle, at.effective)
 		plus(f.FreeCost, p.free, at.effective)
 		plus(f.UnknownCost, p.unknown, at.effective)
+		if at.unpriced != nil {
+			if f.unpriced == nil {
+				f.unpriced = new(big.Rat)
+			}
+			plus(f.unpriced, p.allocated, at.unpriced)
+		}
 		used := p.used(at)
 		f.UsedCost.Add(f.UsedCost, used)
 		plus(f.UnusedCost, p.utilization, at.effective)
@@ -203,6 +209,10 @@ func (c *collector) figures() Figures {
 	}
 	if listUnknown {
 		f.ListCost = nil
+	}
+	if f.unpriced != nil { // rounded down, until rows are rounded so that they add up
+		f.UnpricedMs += new(big.Int).Quo(f.unpriced.Num(), f.unpriced.Denom()).Int64()
+		f.unpriced.Add(f.unpriced, big.NewRat(c.unpricedMs, 1))
 	}
 	return f
 }
@@ -276,6 +286,7 @@ func roundColumns(rows []*Figures, totals *Figures) {
 			*column(totals) = total
 		}
 	}
+	roundUnpriced(rows, totals)
 	if totals.EffectiveCost == nil {
 		return
 	}
@@ -283,6 +294,25 @@ func roundColumns(rows []*Figures, totals *Figures) {
 		f.balance(rest)
 	}
 	totals.balance(rest)
+}
+
+// roundUnpriced rounds the time without a price to whole milliseconds where the GPUs of
+// an instance are priced in part.
+func roundUnpriced(rows []*Figures, totals *Figures) {
+	if totals.unpriced == nil {
+		return
+	}
+	parts := make([]*big.Rat, len(rows))
+	for i, f := range rows {
+		if parts[i] = f.unpriced; parts[i] == nil {
+			parts[i] = big.NewRat(f.UnpricedMs, 1)
+		}
+	}
+	rounded, total := pricing.RoundParts(parts, 0)
+	for i, f := range rows {
+		f.UnpricedMs = rounded[i].Num().Int64()
+	}
+	totals.UnpricedMs = total.Num().Int64()
 }
 
 // largest returns the class that most of the effective cost is in.
