@@ -83,7 +83,7 @@ func (t *Terms) Begins(u *Usage) (int64, bool) {
 	}
 	if t != nil {
 		for _, c := range t.Contracts {
-			if len(c.Commitments)+len(c.Quotes) > 0 {
+			if len(c.Commitments)+len(c.Quotes)+len(c.Credits) > 0 {
 				first = min(first, int64(c.From))
 			}
 		}
