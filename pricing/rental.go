@@ -280,8 +280,9 @@ func (t *Tariff) settle(list []Charge) {
 	rounding.divide(together)
 }
 
-// divide rounds the sum of the charges and gives each its exact amount cut to whole
-// digits; what is then missing goes, a digit each, to those that lost most.
+// divide rounds the sum of the charges and gives each its part of that, in proportion to
+// what it costs and exactly: parts in whole digits would depend on where charges are cut,
+// and a cent would go from one project to another when a report asks by the day.
 func (r *Rounding) divide(priced []*Charge) {
 	if r.Mode == "" {
 		for _, c := range priced {
@@ -300,32 +301,12 @@ func (r *Rounding) divide(priced []*Charge) {
 	for _, c := range priced {
 		sum.Add(sum, c.Cost)
 	}
-	total := r.Round(sum)
-	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(r.Decimals)), nil)
-	lost := make([]*big.Rat, len(priced))
-	missing, digit := new(big.Rat).Set(total), new(big.Rat).SetFrac(big.NewInt(1), scale)
-	for i, c := range priced {
-		var whole *big.Int
-		whole, lost[i] = floor(c.Cost, scale)
-		c.Billed = new(big.Rat).SetFrac(whole, scale)
-		missing.Sub(missing, c.Billed)
+	if sum.Sign() == 0 {
+		return // there are none
 	}
-	if total.Sign() == 0 {
-		for _, c := range priced {
-			c.Billed.SetInt64(0)
-		}
-		return
-	}
-	for _, i := range byLoss(lost, len(lost)) {
-		if missing.Cmp(digit) < 0 {
-			break
-		}
-		priced[i].Billed.Add(priced[i].Billed, digit)
-		missing.Sub(missing, digit)
-	}
-	// A minimum is more than all digits that were lost.
-	if len(priced) > 0 {
-		last := priced[len(priced)-1]
-		last.Billed.Add(last.Billed, missing)
+	part := r.Round(sum)
+	part.Quo(part, sum)
+	for _, c := range priced {
+		c.Billed = new(big.Rat).Mul(c.Cost, part)
 	}
 }

@@ -72,7 +72,7 @@ prices:
 				"running 08:10:00-09:10:00 3600s-0+0+0=3600 35.000000 -> 35.000000 \nstopping 09:10:00-09:12:00 120s-0+0+0=120 1.166667 -> 1.166667 \n" +
 				"stopped_keep 09:12:00-10:00:00 2880s-2880+0+0=0 0.000000 -> 0.000000 the state stopped_keep is not billed\n"},
 		{"F11 a new price splits a running interval, one settlement", money, lease("", 1, "running 11:59:50", "released 12:00:01"),
-			"running 11:59:50-12:00:00 10s-0+0+0=10 0.097222 -> 0.100000 \nrunning 12:00:00-12:00:01 1s-0+0+0=1 0.011667 -> 0.010000 \n"},
+			"running 11:59:50-12:00:00 10s-0+0+0=10 0.097222 -> 0.098214 \nrunning 12:00:00-12:00:01 1s-0+0+0=1 0.011667 -> 0.011786 \n"},
 		{"a whole run that was guaranteed is free", "spot: {refund: run, refund_within: 1h}\n", lease("spot", 1, "running 08:00:00", "interrupted 08:59:59", "released 09:00:00"),
 			"running 08:00:00-08:59:59 3599s-3599+0+0=0 0.000000 -> 0.000000 the platform took the instance back\n"},
 		{"and is not after that", "spot: {refund: run, refund_within: 1h}\n", lease("spot", 1, "running 08:00:00", "interrupted 09:00:00", "released 09:00:01"),
