@@ -74,6 +74,10 @@ func writeContract(out io.Writer, file string, c *pricing.Contract) error {
 	for _, q := range c.Quotes {
 		fmt.Fprintf(out, "quote %s: %s %s for project %s\n", oneLine(q.ID), pricing.Exact(q.Fee), c.Currency, oneLine(q.Project))
 	}
+	for i := range c.Credits {
+		k := &c.Credits[i]
+		fmt.Fprintf(out, "credit %s: %s %s, %s\n", oneLine(k.ID), pricing.Exact(k.Amount), c.Currency, oneLine(k.Reason))
+	}
 	writeClauses(out, &c.Clauses)
 	return nil
 }
