@@ -30,9 +30,6 @@ type Posted struct {
 	Line       string
 	Instance   string
 	Commitment string
-	Category   Category
-	FromMs     int64
-	ToMs       int64
 	Entries    int   // that the line has; odd = it is booked, and not taken back since
 	HorizonMs  int64 // the latest of its entries
 }

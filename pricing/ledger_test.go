@@ -32,7 +32,7 @@ func (b books) posted() (list []Posted) {
 		list[i].Entries++
 		list[i].HorizonMs = max(list[i].HorizonMs, p.HorizonMs)
 		if p.Of != nil {
-			list[i].Instance, list[i].FromMs, list[i].ToMs = p.Of.Instance, p.Of.FromMs, p.Of.ToMs
+			list[i].Instance = p.Of.Instance
 		}
 	}
 	return list

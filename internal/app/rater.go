@@ -244,7 +244,7 @@ func postedOf(list []schema.ChargedLine) []pricing.Posted {
 	for i := range list {
 		c := &list[i]
 		posted[i] = pricing.Posted{
-			Line: c.Line, Instance: c.Instance, Commitment: c.Commitment, Category: pricing.Category(c.Category), FromMs: c.FromMs, ToMs: c.ToMs, Entries: c.Entries, HorizonMs: c.HorizonMs,
+			Line: c.Line, Instance: c.Instance, Commitment: c.Commitment, Entries: c.Entries, HorizonMs: c.HorizonMs,
 		}
 	}
 	return posted
