@@ -34,6 +34,7 @@ type rate struct {
 	cost      *big.Rat // as it is billed; nil = there is no price, and nothing else is known
 	effective *big.Rat // with purchases spread over what they pay for
 	rework    bool     // work of this time was lost
+	plan      string   // that the instance is leased by; empty = on demand
 	unpriced  *big.Rat // the part of it that has no price, and is in none of these; nil = none
 }
 
@@ -229,7 +230,8 @@ func (ch *charges) instance(instance string, lines []int, known map[string]int) 
 
 // rateOf numbers the rate that lines make together.
 func (ch *charges) rateOf(active []int, known map[string]int) int {
-	r := &rate{list: new(big.Rat), cost: new(big.Rat), effective: new(big.Rat)}
+	// A segment has one plan, and so have all lines that are for a moment of it.
+	r := &rate{list: new(big.Rat), cost: new(big.Rat), effective: new(big.Rat), plan: ch.lines[active[0]].Segment.Plan}
 	gpus, without := int64(0), int64(0)
 	for _, i := range active {
 		l := &ch.lines[i]
@@ -257,7 +259,7 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 		r.rework = r.rework || l.Rework
 	}
 	if gpus == without {
-		return ch.number(&rate{}, "no price", known)
+		return ch.number(&rate{plan: r.plan}, "no price "+r.plan, known)
 	}
 	share := "0"
 	if without > 0 {
@@ -271,7 +273,7 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 	if r.list != nil {
 		list = r.list.Mul(r.list, each).RatString()
 	}
-	key := fmt.Sprintf("%s %s %s %t %s", list, r.cost.RatString(), r.effective.RatString(), r.rework, share)
+	key := fmt.Sprintf("%s %s %s %t %s %s", list, r.cost.RatString(), r.effective.RatString(), r.rework, share, r.plan)
 	return ch.number(r, key, known)
 }
 
@@ -282,6 +284,14 @@ func (ch *charges) number(r *rate, key string, known map[string]int) int {
 	ch.rates = append(ch.rates, r)
 	known[key] = len(ch.rates)
 	return len(ch.rates)
+}
+
+// plan returns what a row's instance is leased by; empty on demand and without a lease.
+func (ch *charges) plan(row *schema.UsageRow) string {
+	if row.Rate == 0 {
+		return ""
+	}
+	return ch.rates[row.Rate-1].plan
 }
 
 // rate returns what the time of a row costs; nil without a price.
@@ -326,6 +336,7 @@ func (ch *charges) version() string {
 // lumpRow is the part of a lump that falls into one piece of the span.
 type lumpRow struct {
 	keys, order []string
+	piece       int
 	lump        *lump
 	part        *big.Rat // of the lump
 	unpricedMs  int64    // GPU time of it without a price
@@ -350,8 +361,8 @@ func (ch *charges) lumpRows(r *Request, cal *calendar, cuts []int64) []lumpRow {
 			if l.toMs > l.fromMs {
 				part = big.NewRat(end-at, l.toMs-l.fromMs)
 			}
-			keys, order := rowKeys(r.By, stored, cal, cuts[piece])
-			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), l, part, l.unpricedMs(at, end)})
+			keys, order := rowKeys(r.By, stored, l.line.Segment.Plan, cal, cuts[piece])
+			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), piece, l, part, l.unpricedMs(at, end)})
 			if l.toMs == l.fromMs {
 				break
 			}
@@ -406,6 +417,8 @@ func lineValue(l *pricing.Line, dimension string) string {
 		return s.Platform
 	case "region":
 		return s.Region
+	case planKey:
+		return s.Plan
 	}
 	if key, ok := strings.CutPrefix(dimension, labelPrefix); ok {
 		return labelIn(s.Labels, key)

@@ -187,13 +187,16 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 		return nil, err
 	}
 	events, next, err := s.Store.Events(ctx, schema.EventQuery{
-		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
+		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: storedFilter(req.Filter), AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("explain: events: %w", err)
 	}
 	e.Next = next
 	for i := range events {
+		if !ch.keeps(&req, &events[i]) {
+			continue // so a page may have fewer events than were asked for, and another follow it
+		}
 		event, err := s.explainEvent(&req, &events[i], ch)
 		if err != nil {
 			return nil, err
@@ -225,7 +228,7 @@ func (s *Service) explainTotal(ctx context.Context, e *Explanation, ch *charges)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: storedFilter(req.Filter), AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
 	if err != nil {
 		return fmt.Errorf("explain: usage: %w", err)
 	}
@@ -257,7 +260,7 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *cha
 	var parts []*big.Rat
 	for i := range rows {
 		row := &rows[i]
-		if row.AllocatedMs() == 0 {
+		if row.AllocatedMs() == 0 || !e.request.keepsPlan(ch.plan(row)) {
 			continue
 		}
 		line := ExplainLine{

@@ -136,6 +136,27 @@ func exactOrNil(x *big.Rat) *string {
 	return orNil(pricing.Exact(x))
 }
 
+// keeps says whether any part of an event within the request has a plan that its filter
+// lets through.
+func (ch *charges) keeps(r *Request, ev *schema.StoredEvent) bool {
+	if _, asked := r.Filter[planKey]; !asked {
+		return true
+	}
+	from, to := max(ev.StartMs, r.FromMs), min(ev.EndMs, r.ToMs)
+	for _, s := range ch.spans[ev.Instance] {
+		if s.FromMs >= to || s.ToMs <= from {
+			continue
+		}
+		if r.keepsPlan(ch.rates[s.Rate-1].plan) {
+			return true
+		}
+		if s.FromMs <= from && s.ToMs >= to {
+			return false
+		}
+	}
+	return r.keepsPlan("") // what no lease rates is on demand
+}
+
 // explainPieces cuts an event's interval where what it costs changes.
 func (ch *charges) explainPieces(ev *schema.StoredEvent, fromMs, toMs int64) []ExplainPiece {
 	cuts := ch.cuts(fromMs, toMs)

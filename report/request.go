@@ -18,11 +18,16 @@ var Kinds = []string{"spend", "waste", "utilization", "usage", "quality"}
 var Formats = []string{"table", "json", "csv"}
 
 var (
-	dimensions = []string{"project", "instance", "unit", "node", "model", "platform", "region"}
+	dimensions = []string{"project", "instance", "unit", "node", "model", "platform", "region", planKey}
 	timeKeys   = []string{"hour", "day", "month"}
 )
 
 const labelPrefix = "label:"
+
+// planKey is the plan that an instance is leased by, such as spot or month. Storage
+// knows it of leases only, so usage is told apart by what its rate says; leased on
+// demand and not leased at all are both "".
+const planKey = "plan"
 
 // Dimensions returns the attributes of usage that have a name of their own;
 // beside them a label groups and filters as "label:KEY".
