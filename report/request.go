@@ -48,6 +48,10 @@ type Params struct {
 	By       []string          // project, ..., hour, day, month, label:KEY
 	Filter   map[string]string // dimension or label:KEY to exact value; "" = without one
 
+	// Projects are those that the asker may see, nil = all. Beside what Filter lets
+	// through, only what is of one of them is in the answer.
+	Projects []string
+
 	// Top asks for the rows of most cost, or of most idle waste in the waste
 	// report, most first; Limit for a page of that many rows in key order, After
 	// being the Next of the page before. At most MaxRows; 0 = all rows. The totals
@@ -68,8 +72,9 @@ type Request struct {
 	ZoneName string
 	By       []string
 	Filter   map[string]string
-	Top      int // 0 = not asked for
-	Limit    int // 0 = not asked for
+	Projects []string // that may be seen; nil = all
+	Top      int      // 0 = not asked for
+	Limit    int      // 0 = not asked for
 
 	after []string // what the last row of the page before sorts by; nil on the first page
 }
@@ -90,7 +95,7 @@ func wrong(param, format string, args ...any) error {
 
 // Parse checks a question. Every error is a *RequestError.
 func Parse(p Params, now time.Time) (Request, error) {
-	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter}
+	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter, Projects: p.Projects}
 	if r.Kind == "" {
 		r.Kind = Kinds[0]
 	}
