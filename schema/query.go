@@ -21,8 +21,12 @@ type UsageQuery struct {
 	// Projects keeps only rows of one of these projects, beside Filter: it is what the
 	// asker may see. Nil = all, empty = none.
 	Projects []string
+	// Instances keeps only rows of these instances, beside Filter; nil = all.
+	Instances []string
 	// AsOfMs counts only events that the stream had stored by then; 0 = all.
 	AsOfMs int64
+	// Activity asks for Sums.LastActiveMs and Sums.LastKnownMs, too.
+	Activity bool
 	// NowMs is when the question is asked: leased time that lies later has not
 	// happened and is not allocated. 0 = there is no later.
 	NowMs int64
@@ -65,6 +69,12 @@ type Sums struct {
 
 	OverlapMs        int64 // as in Amounts
 	OversubscribedMs int64
+
+	// LastActiveMs is the end of the latest window that had any active time, LastKnownMs
+	// of the latest with any known time; 0 = none, or not asked for. A window is an hour
+	// or less, depending on how the sum was made: what happened last happened by then.
+	LastActiveMs int64
+	LastKnownMs  int64
 }
 
 // AllocatedMs is the whole time: known plus unknown.
@@ -83,6 +93,7 @@ func (s *Sums) Add(b *Sums) {
 	s.OverlapMs += b.OverlapMs
 	s.OversubscribedMs += b.OversubscribedMs
 	s.UtilizationSum = plus(s.UtilizationSum, b.UtilizationSum)
+	s.LastActiveMs, s.LastKnownMs = max(s.LastActiveMs, b.LastActiveMs), max(s.LastKnownMs, b.LastKnownMs)
 	s.MemoryByteMs = plus(s.MemoryByteMs, b.MemoryByteMs)
 }
 
