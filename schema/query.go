@@ -1,6 +1,9 @@
 package schema
 
-import "math/big"
+import (
+	"math/big"
+	"slices"
+)
 
 // UsageQuery asks for sums of usage. It is answered exactly, to the millisecond,
 // for any instants.
@@ -15,6 +18,9 @@ type UsageQuery struct {
 	By []string
 	// Filter keeps only rows whose dimension has exactly that value.
 	Filter map[string]string
+	// Projects keeps only rows of one of these projects, beside Filter: it is what the
+	// asker may see. Nil = all, empty = none.
+	Projects []string
 	// AsOfMs counts only events that the stream had stored by then; 0 = all.
 	AsOfMs int64
 	// NowMs is when the question is asked: leased time that lies later has not
@@ -96,9 +102,17 @@ type EventQuery struct {
 	FromMs int64
 	ToMs   int64
 	Filter map[string]string // as in UsageQuery
-	AsOfMs int64             // 0 = all
-	Limit  int
-	After  string // cursor: the last page's Next
+	// Projects is as in UsageQuery.
+	Projects []string
+	AsOfMs   int64 // 0 = all
+	Limit    int
+	After    string // cursor: the last page's Next
+}
+
+// InScope says whether a project is one of those that may be seen: nil = all, empty =
+// none. What is of no project has the project "", which only all holds.
+func InScope(projects []string, project string) bool {
+	return projects == nil || project != "" && slices.Contains(projects, project)
 }
 
 // Position says where an event lies: whose it is and which message of which

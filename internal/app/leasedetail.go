@@ -198,7 +198,7 @@ func (s *usageStore) detail(v *leaseView, d *detail, events map[uint64][][]schem
 				continue
 			}
 			ms[indexOf(windows, cell.WindowMs)] += cell.ActiveMs + cell.IdleMs + cell.UnknownMs
-			if span := v.at(cell.Instance, cell.WindowMs); sums != nil && v.wants(span) && matches(&cell, v.q.Filter) {
+			if span := v.at(cell.Instance, cell.WindowMs); sums != nil && v.wants(span) && matches(&cell, v.q.Filter) && schema.InScope(v.q.Projects, cell.Project) {
 				sums.add(ratedRow(&cell, piece, v.q.By, span))
 			}
 		}

@@ -202,7 +202,7 @@ func rated(line []schema.LeaseSegment, spans []schema.RatedSpan) iter.Seq[ratedS
 // does not ask for it.
 func (v *leaseView) group(s *schema.LeaseSegment, rate int) int {
 	cell := schema.Cell{Owner: s.Owner}
-	if v.outside || !matches(&cell, v.q.Filter) {
+	if v.outside || !matches(&cell, v.q.Filter) || !schema.InScope(v.q.Projects, cell.Project) {
 		return 0
 	}
 	row := rowOf(&cell, 0, v.q.By)
@@ -393,7 +393,8 @@ func (s *usageStore) Leases(ctx context.Context, q schema.EventQuery) ([]schema.
 	var list []schema.LeaseSegment
 	for _, line := range lines {
 		for i := range line {
-			if line[i].FromMs < q.ToMs && line[i].ToMs > q.FromMs && matches(&schema.Cell{Owner: line[i].Owner}, q.Filter) {
+			in := schema.InScope(q.Projects, line[i].Project) && line[i].FromMs < q.ToMs && line[i].ToMs > q.FromMs
+			if in && matches(&schema.Cell{Owner: line[i].Owner}, q.Filter) {
 				list = append(list, line[i])
 			}
 		}

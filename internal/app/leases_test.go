@@ -30,7 +30,7 @@ type world struct {
 func (w *world) expected(q *schema.UsageQuery, steps []int64) (rows map[string][4]int64, outside int64) {
 	rows = map[string][4]int64{}
 	add := func(piece int, c *schema.Cell, sums [4]int64) {
-		if !matches(c, q.Filter) {
+		if !matches(c, q.Filter) || q.Projects != nil && !slices.Contains(q.Projects, c.Project) {
 			return
 		}
 		key := fmt.Sprintf("%d %q %q %q", piece, rowOf(c, 0, q.By).Keys, c.Model, c.Platform)
@@ -293,6 +293,7 @@ func (s scene) question(t *rapid.T, tenant string) *schema.UsageQuery {
 	q.Filter = rapid.SampledFrom([]map[string]string{
 		nil, nil, nil, {"project": "a"}, {"instance": "i1"}, {"unit": "GPU-1"}, {"unit": ""}, {"label:team": "x/y"}, {"model": "A100", "instance": "it's\t\\3"},
 	}).Draw(t, "filter")
+	q.Projects = rapid.SampledFrom([][]string{nil, nil, {}, {"a"}, {"b", "it's\\"}, {"a", "b"}}).Draw(t, "scope")
 	if rapid.Bool().Draw(t, "as of") {
 		q.AsOfMs = s.universe.Draw(t, "as of")
 	}
@@ -437,7 +438,7 @@ func sameRows(t *rapid.T, q *schema.UsageQuery, rows []schema.UsageRow, want map
 	for i, c := range q.Cuts {
 		cuts[i] = schema.FormatTime(c)
 	}
-	t.Fatalf("by %v, filter %v, cuts %v, as of %s, now %s: got\n%swant\n%s", q.By, q.Filter, cuts, schema.FormatTime(q.AsOfMs), schema.FormatTime(q.NowMs), text(got), text(want))
+	t.Fatalf("by %v, filter %v, scope %q, cuts %v, as of %s, now %s: got\n%swant\n%s", q.By, q.Filter, q.Projects, cuts, schema.FormatTime(q.AsOfMs), schema.FormatTime(q.NowMs), text(got), text(want))
 }
 
 // What is not held of an event is every millisecond of it in which the state of its

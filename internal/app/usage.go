@@ -142,7 +142,7 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 				}
 				covering.add(&cell, span, windows[at])
 			}
-			if matches(&cell, q.Filter) {
+			if matches(&cell, q.Filter) && schema.InScope(q.Projects, cell.Project) {
 				sums.add(ratedRow(&cell, pieces[at], q.By, span))
 			}
 		}

@@ -92,7 +92,7 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 	if w.Leases != nil {
 		windows = leasedCondition
 	}
-	where := "tenant = " + quoteText(q.Tenant) + " AND " + windows(w) + filterCondition(q.Filter)
+	where := "tenant = " + quoteText(q.Tenant) + " AND " + windows(w) + filterCondition(q.Filter) + scopeCondition(q.Projects)
 	if condition != "" {
 		where += " AND " + condition
 	}
@@ -221,6 +221,17 @@ func filterCondition(filter map[string]string) string {
 		b.WriteString(" AND " + dimension(by) + " = " + quoteText(filter[by]))
 	}
 	return b.String()
+}
+
+// scopeCondition is [schema.InScope] of the column project.
+func scopeCondition(projects []string) string {
+	switch {
+	case projects == nil:
+		return ""
+	case len(projects) == 0:
+		return " AND 0"
+	}
+	return " AND project != '' AND project IN (" + quotedList(projects) + ")"
 }
 
 func sortedKeys(m map[string]string) []string {
