@@ -100,7 +100,7 @@ func (s *Service) chargesIn(ctx context.Context, r *Request, booked bool) (*char
 		}
 	}
 	for i := range ch.lines {
-		if l := &ch.lines[i]; l.Billed != nil && l.Billed.Sign() != 0 && concerns(l, r.Filter) {
+		if l := &ch.lines[i]; l.Billed != nil && l.Billed.Sign() != 0 && concerns(l, r) {
 			ch.use(l.Currency)
 		}
 	}
@@ -382,6 +382,9 @@ func (l *lump) unpricedMs(from, to int64) int64 {
 // lumpKeys returns the stored keys of a lump's row, and whether the request asks for it.
 // A lump is no unit's and no node's.
 func lumpKeys(l *pricing.Line, r *Request) (keys []string, wanted bool) {
+	if !schema.InScope(r.Projects, l.Segment.Project) {
+		return nil, false
+	}
 	for name, want := range r.Filter {
 		if lineValue(l, name) != want {
 			return nil, false

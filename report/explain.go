@@ -187,7 +187,7 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 		return nil, err
 	}
 	events, next, err := s.Store.Events(ctx, schema.EventQuery{
-		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
+		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, Projects: req.Projects, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("explain: events: %w", err)
@@ -200,7 +200,9 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 		}
 		e.Events = append(e.Events, event)
 	}
-	e.Corrections = correctionsOf(events)
+	if !req.scoped() {
+		e.Corrections = correctionsOf(events)
+	}
 	return e, nil
 }
 
@@ -225,7 +227,7 @@ func (s *Service) explainTotal(ctx context.Context, e *Explanation, ch *charges)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
+	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, Projects: req.Projects, AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
 	if err != nil {
 		return fmt.Errorf("explain: usage: %w", err)
 	}
@@ -317,7 +319,7 @@ func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, ch *charges
 		e.Share = orNil(schema.FormatShare(ev.Share.Value))
 	}
 	if !ev.Counted {
-		e.Why = whyNot(ev)
+		e.Why = req.visible(whyNot(ev))
 	}
 	for _, held := range heldParts(ev.NotHeld, from, to) {
 		e.OutsideLeaseMs -= held.ToMs - held.FromMs

@@ -75,7 +75,7 @@ var classNames = [classes]string{
 func (e *Explanation) explainCharges(ch *charges) {
 	for i := range ch.lines {
 		l := &ch.lines[i]
-		if !concerns(l, e.request.Filter) {
+		if !concerns(l, &e.request) {
 			continue
 		}
 		if len(e.Charges) == MaxPage {
@@ -86,10 +86,13 @@ func (e *Explanation) explainCharges(ch *charges) {
 	}
 }
 
-// concerns says whether a line is about what a filter keeps. Units and nodes hold time
+// concerns says whether a line is about what a request asks for. Units and nodes hold time
 // of an instance, so a filter by one of them keeps the charges of all.
-func concerns(l *pricing.Line, filter map[string]string) bool {
-	for name, want := range filter {
+func concerns(l *pricing.Line, r *Request) bool {
+	if !schema.InScope(r.Projects, l.Segment.Project) {
+		return false
+	}
+	for name, want := range r.Filter {
 		if name != "unit" && name != "node" && lineValue(l, name) != want {
 			return false
 		}

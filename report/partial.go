@@ -172,7 +172,7 @@ var errPageFull = errors.New("the page is full")
 // order of time and a date can come twice.
 func (w *walk) scan() schema.UsageScan {
 	scan := schema.UsageScan{UsageQuery: schema.UsageQuery{
-		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: w.r.Filter, AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs, Rated: w.ch.spans,
+		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: w.r.Filter, Projects: w.r.Projects, AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs, Rated: w.ch.spans,
 	}}
 	next := 0
 	for i, key := range w.r.By {

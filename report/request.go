@@ -49,6 +49,10 @@ type Params struct {
 	// are of all rows in any case.
 	Top, Limit int
 	After      string
+
+	// Projects are those that the asker may see, beside the filter that they chose;
+	// nil = all, empty = none. See scope.go.
+	Projects []string
 }
 
 // Request is a question that has been checked.
@@ -65,6 +69,7 @@ type Request struct {
 	Filter   map[string]string
 	Top      int // 0 = not asked for
 	Limit    int // 0 = not asked for
+	Projects []string
 
 	after []string // what the last row of the page before sorts by; nil on the first page
 }
@@ -83,9 +88,9 @@ func wrong(param, format string, args ...any) error {
 	return &RequestError{Param: param, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Parse checks a question. Every error is a *RequestError.
+// Parse checks a question. Every error is a *RequestError, or a *ScopeError.
 func Parse(p Params, now time.Time) (Request, error) {
-	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter}
+	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter, Projects: p.Projects}
 	if r.Kind == "" {
 		r.Kind = Kinds[0]
 	}
@@ -108,6 +113,9 @@ func Parse(p Params, now time.Time) (Request, error) {
 		if err := checkFilter(key); err != nil {
 			return r, err
 		}
+	}
+	if r.Kind == "quality" && r.scoped() {
+		return r, &ScopeError{What: "the quality of data"}
 	}
 	return r, r.checkPart(p)
 }
