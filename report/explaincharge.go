@@ -75,7 +75,7 @@ var classNames = [classes]string{
 func (e *Explanation) explainCharges(ch *charges) {
 	for i := range ch.lines {
 		l := &ch.lines[i]
-		if !concerns(l, e.request.Filter) {
+		if !concerns(l, &e.request) {
 			continue
 		}
 		if len(e.Charges) == MaxPage {
@@ -86,10 +86,13 @@ func (e *Explanation) explainCharges(ch *charges) {
 	}
 }
 
-// concerns says whether a line is about what a filter keeps. Units and nodes hold time
+// concerns says whether a line is about what a request asks for. Units and nodes hold time
 // of an instance, so a filter by one of them keeps the charges of all.
-func concerns(l *pricing.Line, filter map[string]string) bool {
-	for name, want := range filter {
+func concerns(l *pricing.Line, r *Request) bool {
+	if !schema.InScope(r.Projects, l.Segment.Project) {
+		return false
+	}
+	for name, want := range r.Filter {
 		if name != "unit" && name != "node" && lineValue(l, name) != want {
 			return false
 		}
@@ -184,19 +187,19 @@ func (ch *charges) explainPieces(ev *schema.StoredEvent, fromMs, toMs int64) []E
 
 func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) ExplainPiece {
 	p := ExplainPiece{From: instantIn(utc, span.FromMs), To: instantIn(utc, span.ToMs), Ms: span.Ms()}
-	if row.Rate == 0 {
+	if !ch.billed(row) {
 		price, ok := ch.price(row.Model, row.Platform, row.Region, span.FromMs)
 		p.Price, p.Arithmetic = applied(price, ok), arithmetic(span.Ms(), price, ok)
 	}
 	if at == nil {
-		if row.Rate > 0 {
+		if ch.billed(row) {
 			p.Arithmetic = fmtRate(span.Ms(), nil, nil)
 		}
 		return p
 	}
 	cost := new(big.Rat).Mul(at.cost, big.NewRat(span.Ms(), 1))
 	p.Amount = orNil(pricing.Format(cost, ch.currency))
-	if row.Rate > 0 {
+	if ch.billed(row) {
 		p.Arithmetic = fmtRate(span.Ms(), at, cost)
 	}
 	return p

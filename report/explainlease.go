@@ -43,7 +43,7 @@ type ExplainLease struct {
 
 func (s *Service) explainLeases(ctx context.Context, e *Explanation) error {
 	req := &e.request
-	list, err := s.Store.Leases(ctx, schema.EventQuery{Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: storedFilter(req.Filter), AsOfMs: req.AsOfMs})
+	list, err := s.Store.Leases(ctx, schema.EventQuery{Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: storedFilter(req.Filter), Projects: req.Projects, AsOfMs: req.AsOfMs})
 	if err != nil {
 		return fmt.Errorf("explain: leases: %w", err)
 	}

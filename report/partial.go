@@ -195,9 +195,7 @@ var errPageFull = errors.New("the page is full")
 // time goes by the order of its bucket, because the text of hours is not in the
 // order of time and a date can come twice.
 func (w *walk) scan() schema.UsageScan {
-	scan := schema.UsageScan{UsageQuery: schema.UsageQuery{
-		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: storedFilter(w.r.Filter), AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs, Rated: w.ch.spans,
-	}}
+	scan := schema.UsageScan{UsageQuery: w.r.usage(w.cuts, w.r.By, w.ch)}
 	next := 0
 	for i, key := range w.r.By {
 		var after schema.OrderValue

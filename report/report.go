@@ -18,7 +18,7 @@ type Report struct {
 	Currency string // empty when nothing is priced
 	Rows     []Row
 	Totals   Figures
-	Quality  schema.Quality
+	Quality  schema.Quality // not known when the request has a scope
 	// Sources are in reports of kind quality: at most schema.MaxSources of the
 	// SourcesTotal that there are.
 	Sources      []schema.SourceQuality
@@ -71,6 +71,9 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 		return nil, err
 	}
 	r.Currency = ch.currency
+	if r.scoped() {
+		return r, nil
+	}
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
@@ -111,9 +114,7 @@ func (s *Service) collect(ctx context.Context, r *Request, ch *charges) ([]*coll
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: storedFilter(r.Filter), AsOfMs: r.AsOfMs, NowMs: r.NowMs, Rated: ch.spans,
-	})
+	rows, err := s.Store.Usage(ctx, r.usage(cuts, r.By, ch))
 	if err != nil {
 		return nil, nil, fmt.Errorf("report: usage: %w", err)
 	}

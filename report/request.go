@@ -48,16 +48,16 @@ type Params struct {
 	By       []string          // project, ..., hour, day, month, label:KEY
 	Filter   map[string]string // dimension or label:KEY to exact value; "" = without one
 
-	// Projects are those that the asker may see, nil = all. Beside what Filter lets
-	// through, only what is of one of them is in the answer.
-	Projects []string
-
 	// Top asks for the rows of most cost, or of most idle waste in the waste
 	// report, most first; Limit for a page of that many rows in key order, After
 	// being the Next of the page before. At most MaxRows; 0 = all rows. The totals
 	// are of all rows in any case.
 	Top, Limit int
 	After      string
+
+	// Projects are those that the asker may see, beside the filter that they chose;
+	// nil = all, empty = none. See scope.go.
+	Projects []string
 }
 
 // Request is a question that has been checked.
@@ -93,7 +93,7 @@ func wrong(param, format string, args ...any) error {
 	return &RequestError{Param: param, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Parse checks a question. Every error is a *RequestError.
+// Parse checks a question. Every error is a *RequestError, or a *ScopeError.
 func Parse(p Params, now time.Time) (Request, error) {
 	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter, Projects: p.Projects}
 	if r.Kind == "" {
@@ -118,6 +118,9 @@ func Parse(p Params, now time.Time) (Request, error) {
 		if err := checkFilter(key); err != nil {
 			return r, err
 		}
+	}
+	if r.Kind == "quality" && r.scoped() {
+		return r, &ScopeError{What: "the quality of data"}
 	}
 	return r, r.checkPart(p)
 }

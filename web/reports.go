@@ -34,11 +34,13 @@ type Question struct {
 	Label    []string `query:"label,explode" doc:"Only usage with this label, as KEY=VALUE; repeatable"`
 	Filter   []string `query:"filter,explode" doc:"Any of the filters above as KEY=VALUE, labels as label:KEY=VALUE; repeatable"`
 
-	filter map[string]string
+	filter   map[string]string
+	projects []string // that the asker may see
 }
 
 // Resolve collects the filters and refuses a parameter that is there twice.
 func (q *Question) Resolve(ctx huma.Context) (errs []error) {
+	q.projects = scopeOf(ctx.Context())
 	q.filter, errs = readFilter(ctx)
 	return errs
 }
@@ -71,7 +73,7 @@ func readFilter(ctx huma.Context) (map[string]string, []error) {
 }
 
 func (q *Question) params(tenant string) report.Params {
-	return report.Params{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter}
+	return report.Params{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter, Projects: q.projects}
 }
 
 type reportInput struct {
