@@ -49,6 +49,13 @@ func timeoutOf(r *http.Request) time.Duration {
 
 // Handler returns the handler of everything that the program serves over HTTP.
 func Handler(d Deps) http.Handler {
+	s, mux := newServer(d)
+	return s.guard(s.hosts(http.NewCrossOriginProtection().Handler(s.authorize(mux))))
+}
+
+// newServer registers all routes. A new one needs a row in accessOf and a case in
+// TestScopeOfEveryRoute.
+func newServer(d Deps) (*server, *routes) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
@@ -61,13 +68,6 @@ func Handler(d Deps) http.Handler {
 	if d.SignIn.Now == nil {
 		d.SignIn.Now = time.Now
 	}
-	s, mux := newServer(d)
-	return s.guard(s.hosts(http.NewCrossOriginProtection().Handler(s.authorize(mux))))
-}
-
-// newServer registers all routes. A new one needs a row in accessOf and a case in
-// TestScopeOfEveryRoute.
-func newServer(d Deps) (*server, *routes) {
 	mux := &routes{}
 	config := huma.DefaultConfig("gpumeter", d.Version)
 	config.Info.Description = "Usage metering for rented GPUs: spend, idle waste and utilization, and the events behind every figure."
@@ -91,6 +91,13 @@ func newServer(d Deps) (*server, *routes) {
 	mux.HandleFunc("GET /{$}", landing)
 	describeAccess(s.api.OpenAPI())
 	return s, mux
+}
+
+// Routes returns the patterns of everything that Handler serves, for tests that have to
+// look at each.
+func Routes(d Deps) []string {
+	_, mux := newServer(d)
+	return mux.patterns
 }
 
 // Server returns an http.Server for h with every wait bounded. The caller sets
