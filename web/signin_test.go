@@ -279,7 +279,7 @@ func TestHTTPS(t *testing.T) {
 // Without a sign-in everybody may do everything, from names of this machine only.
 func TestNoSignIn(t *testing.T) {
 	g := newGate(t, func(d *Deps) {
-		d.SignIn = SignIn{LoopbackHosts: true, PublicURL: &url.URL{Scheme: "http", Host: "meter.lan:81"}}
+		d.SignIn = SignIn{OwnHosts: true, PublicURL: &url.URL{Scheme: "http", Host: "meter.lan:81"}}
 	})
 	if _, text := g.ask("GET", sessionPath, "", "Authorization", "Bearer whatever"); !strings.HasPrefix(text, `{"name":"","role":"admin","projects":null,"sign_in":"none",`) {
 		t.Error(text)
@@ -288,8 +288,8 @@ func TestNoSignIn(t *testing.T) {
 		t.Error(code)
 	}
 	for host, want := range map[string]int{
-		"localhost": 200, "LocalHost:8080": 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:8080": 200, "[::1]": 200, "meter.lan:81": 200,
-		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:80": 421, "meter.lan": 421, "10.0.0.1": 421, "0.0.0.0": 421,
+		"localhost": 200, "LocalHost:8080": 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:8080": 200, "[::1]": 200, "[::]:8080": 200, "0.0.0.0:8080": 200, "meter.lan:81": 200,
+		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:80": 421, "meter.lan": 421, "10.0.0.1": 421,
 	} {
 		if code := g.code("GET", "/api/v1/status", "", "Host", host); code != want {
 			t.Errorf("host %s: %d, want %d", host, code, want)
