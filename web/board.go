@@ -21,6 +21,8 @@ type Board interface {
 	Timeline(ctx context.Context, p report.InstanceParams) (*report.Timeline, error)
 	Charges(ctx context.Context, p report.InstanceParams) (*report.ChargeList, error)
 	Chargeback(ctx context.Context, p report.ChargebackParams) (*report.Chargeback, error)
+	Units(ctx context.Context, p report.Params) (*report.UnitList, error)
+	LeaseStates(ctx context.Context, p report.Params) (*report.LeaseList, error)
 }
 
 const (
@@ -28,6 +30,8 @@ const (
 	livePath      = "/api/v1/live"
 	instancesPath = "/api/v1/instances"
 	projectsPath  = "/api/v1/projects"
+	unitsPath     = "/api/v1/units"
+	leasesPath    = "/api/v1/leases"
 )
 
 // Numbers of answers that are kept. A table of a million instances takes 400 MB.
@@ -98,7 +102,9 @@ func (in *instancesInput) page() report.InstancePage {
 	return p
 }
 
-type instanceInput struct {
+// InstanceQuestion is what one instance is asked about with. It is exported because huma
+// reads parameters of exported types only.
+type InstanceQuestion struct {
 	ID   string `path:"id" doc:"Name of the instance, escaped as a part of a path"`
 	From string `query:"from" doc:"RFC 3339 instant, or a date, which is the start of that day in the zone. Default: the start of the month that holds the end of the span."`
 	To   string `query:"to" doc:"As from; exclusive. Default: now."`
@@ -106,7 +112,7 @@ type instanceInput struct {
 	Zone string `query:"zone" doc:"IANA time zone. Default: UTC."`
 }
 
-func (in *instanceInput) params(tenant string, projects []string) report.InstanceParams {
+func (in *InstanceQuestion) params(tenant string, projects []string) report.InstanceParams {
 	return report.InstanceParams{Instance: in.ID, Params: report.Params{Tenant: tenant, From: in.From, To: in.To, AsOf: in.AsOf, Zone: in.Zone, Projects: projects}}
 }
 
@@ -144,12 +150,49 @@ func (s *server) registerBoard() {
 		}
 		return &body[*report.Chargeback]{c}, nil
 	})
+	s.registerLists()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	for name, fields := range map[string][]string{"Overview": {"budget", "forecast", "quality"}, "InstanceList": {"unassigned"}, "Chargeback": {"unallocated"}} {
 		for _, field := range fields {
 			orNull(schemas[name].Properties, field)
 		}
 	}
+}
+
+// pageInput is a question that is answered in pages.
+type pageInput struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	After string `query:"after" doc:"The next of the page before"`
+	BoardQuestion
+}
+
+func (in *pageInput) params(tenant string, projects []string) report.Params {
+	p := in.BoardQuestion.params(tenant, projects)
+	p.Limit, p.After = in.Limit, in.After
+	return p
+}
+
+func (s *server) registerLists() {
+	huma.Register(s.api, huma.Operation{
+		OperationID: "units", Method: http.MethodGet, Path: unitsPath, Tags: []string{"dashboard"},
+		Summary: "The units that reported usage, with their figures", Errors: []int{409, 422, 500, 504},
+	}, func(ctx context.Context, in *pageInput) (*body[*report.UnitList], error) {
+		l, err := s.Board.Units(ctx, in.params(s.Tenant, scopeOf(ctx)))
+		if err != nil {
+			return nil, s.problem(ctx, "the list of units", err)
+		}
+		return &body[*report.UnitList]{l}, nil
+	})
+	huma.Register(s.api, huma.Operation{
+		OperationID: "leases", Method: http.MethodGet, Path: leasesPath, Tags: []string{"dashboard"},
+		Summary: "The states of leases that overlap a span, and the events that began them", Errors: []int{409, 422, 500, 504},
+	}, func(ctx context.Context, in *pageInput) (*body[*report.LeaseList], error) {
+		l, err := s.Board.LeaseStates(ctx, in.params(s.Tenant, scopeOf(ctx)))
+		if err != nil {
+			return nil, s.problem(ctx, "the list of leases", err)
+		}
+		return &body[*report.LeaseList]{l}, nil
+	})
 }
 
 // orNull says that a field may be null, which huma has no way to say of an object.
@@ -176,7 +219,7 @@ func (s *server) registerInstances() {
 	huma.Register(s.api, huma.Operation{
 		OperationID: "instance", Method: http.MethodGet, Path: instancesPath + "/{id}", Tags: []string{"dashboard"},
 		Summary: "One instance: state, units, states of its lease, figures", Errors: []int{404, 409, 422, 500, 504},
-	}, func(ctx context.Context, in *instanceInput) (*body[*report.InstanceDetail], error) {
+	}, func(ctx context.Context, in *InstanceQuestion) (*body[*report.InstanceDetail], error) {
 		d, err := s.Board.Instance(ctx, in.params(s.Tenant, scopeOf(ctx)))
 		if err != nil {
 			return nil, s.problem(ctx, "the instance", err)
@@ -188,7 +231,7 @@ func (s *server) registerInstances() {
 		Summary: "What an instance did, step by step", Errors: []int{409, 422, 500, 504},
 	}, func(ctx context.Context, in *struct {
 		Step string `query:"step" enum:"auto,minute,hour,day" default:"auto" doc:"Length of a step; auto = what suits the span"`
-		instanceInput
+		InstanceQuestion
 	}) (*body[*report.Timeline], error) {
 		p := in.params(s.Tenant, scopeOf(ctx))
 		p.Step = in.Step
@@ -204,7 +247,7 @@ func (s *server) registerInstances() {
 	}, func(ctx context.Context, in *struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 		After string `query:"after" doc:"The next of the page before"`
-		instanceInput
+		InstanceQuestion
 	}) (*body[*report.ChargeList], error) {
 		p := in.params(s.Tenant, scopeOf(ctx))
 		p.Limit, p.After = in.Limit, in.After
