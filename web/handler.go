@@ -76,8 +76,7 @@ func Handler(d Deps) http.Handler {
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
-	mux.HandleFunc("GET /{$}", landing)
-	return s.guard(http.NewCrossOriginProtection().Handler(mux))
+	return s.guard(http.NewCrossOriginProtection().Handler(builtUI().orPage(mux)))
 }
 
 // Server returns an http.Server for h with every wait bounded. The caller sets
@@ -170,26 +169,4 @@ func clip(s string) string {
 		return s[:most] + "..."
 	}
 	return s
-}
-
-const page = `<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>gpumeter</title></head>
-<body>
-<h1>gpumeter</h1>
-<p>Usage metering for rented GPUs.</p>
-<ul>
-<li><a href="/api/v1/reports/spend?by=project&amp;format=table">Spend by project, this month</a></li>
-<li><a href="/api/v1/reports/waste?by=instance&amp;format=table">Idle waste by instance, this month</a></li>
-<li><a href="/api/v1/explain?format=table">The events behind this month</a></li>
-<li><a href="/api/v1/status">Status</a>, <a href="/readyz">readiness</a>, <a href="/metrics">metrics</a></li>
-<li><a href="/openapi.json">OpenAPI document</a></li>
-</ul>
-</body>
-</html>
-`
-
-func landing(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write([]byte(page))
 }
