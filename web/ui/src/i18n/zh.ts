@@ -1,0 +1,26 @@
+import type { en } from './en';
+
+type Like<T> = { [K in keyof T]: T[K] extends string ? string : Like<T[K]> };
+
+export const zh: Like<typeof en> = {
+  app: { name: 'gpumeter', skip: '跳到主要内容', navigation: '主导航', menu: '打开导航', language: '语言', theme: '配色', auto: '跟随系统', light: '浅色', dark: '深色', version: '版本 {{version}}', noPage: '没有这个页面', noPageHint: '地址可能有误，或来自其他版本。', home: '前往总览' },
+  nav: { overview: '总览', instances: '实例', projects: '项目', plans: '计费方案', quality: '数据质量', prices: '价格', statements: '账单' },
+  session: {
+    title: '登录', token: '访问令牌', tokenHint: '由服务器管理员用 gpumeter token new 创建。令牌保存在脚本无法读取的 Cookie 中。', submit: '登录', oidc: '使用组织账号登录', or: '或', signOut: '退出登录', as: '已登录：{{name}}', role: '角色：{{role}}', projects: '项目：{{projects}}', allProjects: '全部', ended: '会话已结束，请重新登录。',
+  },
+  view: {
+    label: '显示范围', range: '时间范围', today: '今天', yesterday: '昨天', '7d': '最近 7 天', '30d': '最近 30 天', month: '本月', 'last-month': '上月', custom: '自定义', from: '起', to: '止', toHint: '不含该时刻。留空表示到现在。', fromHint: '日期，或如 2026-03-01T10:00:00Z 的时刻', apply: '应用',
+    zone: '时区', zoneHint: '日和月按此时区划分', asOf: '截至所知', asOfNow: '现在', asOfHint: '只统计到该时刻为止已入库的数据。留空表示全部。', asOfBanner: '显示的是截至 {{at}} 所知的数字。', asOfClear: '显示当前所知',
+    filters: '筛选', addFilter: '添加筛选', filterKey: '筛选项', filterValue: '值', filterEmpty: '留空表示没有该项的用量', labelHint: '键=值', remove: '移除筛选 {{filter}}', clear: '移除全部筛选', without: '无{{key}}', cancel: '取消', more: '时区与截至时刻',
+  },
+  key: { project: '项目', platform: '平台', model: '型号', region: '地域', plan: '计费方式', instance: '实例', label: '标签' },
+  live: { live: '实时', connecting: '连接中', reconnecting: '重新连接中', polling: '每分钟更新', fixed: '固定时刻', stale: '数据已过时', age: '{{age}}前更新', now: '刚刚更新', hint: '数字会自动刷新' },
+  state: {
+    loading: '加载中', failed: '加载失败', failedRefresh: '刷新失败；当前显示的是 {{age}}前的数据。', unreachable: '无法连接服务器。gpumeter 是否在运行？', retry: '重试', details: '详情', where: '位置：{{place}}', status: 'HTTP {{status}}', forbidden: '无权查看', tooLong: '耗时过长，请缩小查询范围。', notFound: '没有找到',
+    empty: '暂无内容', emptySpan: '该时段没有用量', emptySpanHint: '该时段和筛选条件下没有任何上报。这不等于零：请换一个时段，或检查数据源是否在发送。',
+  },
+  unknown: { text: '未知', amount: '未知，并非零：至少有一部分时间没有价格，或没有上报。', utilization: '未知，并非零：该时段没有有效读数。', value: '未知，并非零：没有上报。', unpriced: '{{time}} 没有价格', unpricedHint: '没有任何价格覆盖的 GPU 时间，不计入任何金额。' },
+  why: {
+    button: '为什么？查看{{what}}的来源', title: '数字的来源', total: '该时段合计', allocated: '已分配', active: '使用中', idle: '空闲', unknown: '未知', cost: '费用', idleWaste: '空闲浪费', effective: '有效成本', list: '目录价成本', priceVersion: '价格版本', noPrices: '没有生效的价格', asOf: '截至所知', pieces: '计算', piecesHint: '同一价格的时段内每种 GPU 一行', charges: '计费行', chargesHint: '按租约和合同计费。打开可查看算式。', moreCharges: '另有 {{count}} 行', events: '事件', eventsHint: '上报的内容，按入库顺序', notCounted: '未计入', more: '加载更多事件', repeat: '用命令行重复此查询', copy: '复制', copied: '已复制', unpriced: '没有价格', charge: '计费行 {{line}}', booked: '账本分录', notBooked: '尚未入账：仍可能变化。', reversal: '冲销', booking: '入账', empty: '该时段没有事件', back: '返回', open: '打开计费行 {{line}}', amount: '金额', arithmetic: '算式', source: '来源', unit: '单元', span: '时段', time: 'GPU 时间', api: 'JSON 格式', leases: '租约', close: '关闭', quantity: '数量', billable: '计费时间', metered: '计量时间', listPrice: '目录价', price: '价格', category: '类别', status: '状态', state: '运行状态', adjustments: '调整', rule: '规则', reason: '原因', evidence: '凭证',
+  },
+};

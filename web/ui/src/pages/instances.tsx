@@ -1,0 +1,5 @@
+import { ViewBar } from '../components/viewbar';
+
+export default function Page() {
+  return <ViewBar />;
+}
