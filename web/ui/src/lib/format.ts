@@ -14,12 +14,7 @@ export const toNumber = (text: string | null | undefined) => (text == null ? nul
 
 /** compareDecimals orders two decimal strings exactly. */
 export function compareDecimals(a: string, b: string): number {
-  const scale = Math.max(...[a, b].map((s) => s.split('.')[1]?.length ?? 0));
-  const whole = (s: string) => {
-    const [i = '0', f = ''] = s.split('.');
-    return BigInt(i + f.padEnd(scale, '0'));
-  };
-  const [x, y] = [whole(a), whole(b)];
+  const [x, y] = scaled(a, b);
   return x < y ? -1 : x > y ? 1 : 0;
 }
 
@@ -31,6 +26,29 @@ export function divide(numerator: bigint, denominator: bigint, digits: number): 
   const text = (n < 0n ? -n : n).toString().padStart(digits + 1, '0');
   const at = text.length - digits;
   return (n < 0n ? '-' : '') + (digits === 0 ? text : `${text.slice(0, at)}.${text.slice(at)}`);
+}
+
+function scaled(a: string, b: string): [bigint, bigint] {
+  const scale = Math.max(...[a, b].map((s) => s.split('.')[1]?.length ?? 0));
+  const whole = (s: string) => {
+    const [i = '0', f = ''] = s.split('.');
+    return BigInt(i + f.padEnd(scale, '0'));
+  };
+  return [whole(a), whole(b)];
+}
+
+/** quotient returns a / b of two amounts as a decimal string; null when one is unknown or b is not positive. */
+export function quotient(a: string | null | undefined, b: string | null | undefined): string | null {
+  if (a == null || b == null) return null;
+  const [x, y] = scaled(a, b);
+  return y > 0n ? divide(x, y, 6) : null;
+}
+
+/** growth returns a / b - 1 as quotient does. */
+export function growth(a: string | null | undefined, b: string | null | undefined): string | null {
+  if (a == null || b == null) return null;
+  const [x, y] = scaled(a, b);
+  return y > 0n ? divide(x - y, y, 6) : null;
 }
 
 /** ratio returns part of whole (integers) as a decimal string; null when whole is 0. */
@@ -82,6 +100,11 @@ export class Formats {
   percent(text: string): string {
     if (!decimal.test(text)) return text;
     return this.numbers({ style: 'percent', minimumFractionDigits: 0, maximumFractionDigits: 1 }).format(text as Exact);
+  }
+
+  /** change shows a growth with its sign. */
+  change(text: string): string {
+    return this.numbers({ style: 'percent', minimumFractionDigits: 0, maximumFractionDigits: 1, signDisplay: 'exceptZero' }).format(text as Exact);
   }
 
   number(value: number | bigint | string, most = 2): string {

@@ -1,5 +1,294 @@
+import { Anchor, Button, Progress, Skeleton, Table } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { Link } from 'wouter';
+import type { Figures, Overview, Part } from '../api/board';
+import { api, must } from '../api/client';
+import { BarsPanel } from '../components/bars';
+import { Money, Panel, Percent, Tile, Unknown, Unpriced } from '../components/figures';
+import { Icon } from '../components/icons';
+import { Loaded } from '../components/states';
 import { ViewBar } from '../components/viewbar';
+import { Why } from '../components/why';
+import { compareDecimals, growth, quotient, toNumber } from '../lib/format';
+import { useFormats, useView } from '../lib/hooks';
+import { overviewKey } from '../lib/live';
+import { scopeQuery, writeView, type Dimension } from '../lib/view';
 
-export default function Page() {
-  return <ViewBar />;
+export default function OverviewPage() {
+  const { t } = useTranslation();
+  const [view] = useView();
+  const scope = useMemo(() => scopeQuery(view), [view]);
+  const query = useQuery({
+    queryKey: overviewKey(scope),
+    queryFn: ({ signal }) => must(api.GET('/api/v1/overview', { params: { query: scope }, signal })),
+  });
+  return (
+    <div className="gm-page">
+      <div className="gm-page-head">
+        <h1>{t('overview.title')}</h1>
+      </div>
+      <ViewBar range={false} />
+      <Loaded query={query} skeleton={<Placeholder />}>
+        {(data) => <Board data={data} />}
+      </Loaded>
+    </div>
+  );
+}
+
+function Placeholder() {
+  return (
+    <>
+      <div className="gm-tiles">
+        {Array.from({ length: 8 }, (_, i) => (
+          <Skeleton key={i} height={112} radius="lg" />
+        ))}
+      </div>
+      <Skeleton height={290} radius="lg" />
+      <Skeleton height={290} radius="lg" />
+    </>
+  );
+}
+
+function Board({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const format = useFormats();
+  const { currency } = data;
+  const month = new Date(Date.parse(data.month.from) + 15 * 86_400_000);
+  const days = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1, 0)).getUTCDate();
+  return (
+    <>
+      <div className="gm-tiles">
+        <BurnTile data={data} />
+        <WasteNowTile data={data} />
+        <Tile label={t('overview.today')} value={<Money value={data.today.figures.cost} currency={currency} />} why={<Why what={t('overview.today')} from={data.today.from} to={data.today.to} />}>
+          <WasteLine figures={data.today.figures} currency={currency} />
+          <Unpriced ms={data.today.figures.unpriced_ms} />
+        </Tile>
+        <MonthTile data={data} />
+        <ForecastTile data={data} />
+        <Tile label={t('overview.wasteMonth')} value={<Money value={data.month.figures.idle_waste} currency={currency} />} why={<Why what={t('overview.wasteMonth')} from={data.month.from} to={data.month.to} />}>
+          <Share text="overview.wasteOfCost" part={data.month.figures.idle_waste} whole={data.month.figures.cost} />
+        </Tile>
+        <Tile label={t('overview.utilization')} value={<Percent value={data.month.figures.utilization} />} why={<Why what={t('overview.utilization')} from={data.month.from} to={data.month.to} />}>
+          <span>
+            {t('figure.allocated')}: {format.hours(data.month.figures.allocated_ms)}
+          </span>
+        </Tile>
+        <Tile label={t('overview.coverage')} value={<Percent value={data.coverage} />} why={<Why what={t('overview.coverage')} from={data.month.from} to={data.month.to} />}>
+          <span>{t('overview.coverageHint')}</span>
+        </Tile>
+      </div>
+      <QualityLine data={data} />
+      <div className="gm-grid">
+        <div className="gm-two-thirds">
+          <BarsPanel title={t('overview.days')} hint={t('overview.stackHint')} parts={data.days} currency={currency} label={(p) => format.day(p.from)} name={(p) => format.dayLong(p.from)} count={days} />
+        </div>
+        <div className="gm-third">
+          <BarsPanel title={t('overview.hours')} hint={t('overview.stackHint')} parts={data.hours} currency={currency} label={(p) => format.time(p.from)} name={(p) => format.instant(p.from)} count={24} />
+        </div>
+        {(['project', 'model', 'platform', 'plan'] as const).map((d) => (
+          <div className="gm-half" key={d}>
+            <Breakdown dimension={d} parts={data.by[d]} currency={currency} total={data.month.figures.cost} />
+          </div>
+        ))}
+      </div>
+    </>
+  );
+}
+
+function BurnTile({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const format = useFormats();
+  const { gpus } = data.now;
+  const kinds = [['active', 'var(--gm-useful)'], ['idle', 'var(--gm-waste)'], ['unknown', 'var(--gm-unknown)'], ['free', 'var(--gm-free)']] as const;
+  const sum = kinds.reduce((n, [k]) => n + (toNumber(gpus[k]) ?? 0), 0);
+  return (
+    <Tile
+      accent
+      label={t('overview.burn')}
+      value={
+        <>
+          <Money value={data.now.burn_per_hour} currency={data.currency} /> <small>{t('overview.burnUnit')}</small>
+        </>
+      }
+      why={<Why what={t('overview.burn')} from={data.now.from} to={data.now.to} />}
+    >
+      <span>{t('overview.gpus', { allocated: format.number(gpus.allocated) })}</span>
+      <span className="gm-split" aria-hidden="true">
+        {kinds.map(([k, color]) => (
+          <span key={k} className={k === 'unknown' ? 'gm-swatch-hatch' : ''} style={{ flexGrow: sum > 0 ? (toNumber(gpus[k]) ?? 0) / sum : 0, background: k === 'unknown' ? undefined : color }} />
+        ))}
+      </span>
+      <span className="gm-inline">
+        {kinds.map(([k, color]) => (
+          <span key={k}>
+            <span className={k === 'unknown' ? 'gm-swatch gm-swatch-hatch' : 'gm-swatch'} style={{ background: k === 'unknown' ? undefined : color }} />
+            {format.number(gpus[k])} {t(`overview.${k}`)}
+          </span>
+        ))}
+      </span>
+    </Tile>
+  );
+}
+
+function WasteNowTile({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const { waste_per_hour: waste, burn_per_hour: burn, from, to } = data.now;
+  return (
+    <Tile
+      label={t('overview.wasteNow')}
+      value={
+        <>
+          <Money value={waste} currency={data.currency} /> <small>{t('overview.burnUnit')}</small>
+        </>
+      }
+      why={<Why what={t('overview.wasteNow')} from={from} to={to} />}
+    >
+      <Share text="overview.wasteShare" part={waste} whole={burn} />
+    </Tile>
+  );
+}
+
+function Share({ text, part, whole }: { text: 'overview.wasteShare' | 'overview.wasteOfCost'; part: string | null; whole: string | null }) {
+  const { t } = useTranslation();
+  const format = useFormats();
+  const share = quotient(part, whole);
+  return share === null ? null : <span>{t(text, { share: format.percent(share) })}</span>;
+}
+
+function WasteLine({ figures, currency }: { figures: Figures; currency: string | null }) {
+  const { t } = useTranslation();
+  return (
+    <span>
+      {t('figure.idleWaste')}: <Money value={figures.idle_waste} currency={currency} />
+    </span>
+  );
+}
+
+function MonthTile({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const format = useFormats();
+  const { currency, budget, month } = data;
+  const same = data.last_month_to_date.figures.cost;
+  const whole = data.last_month.figures.cost;
+  const change = growth(month.figures.cost, same);
+  const over = budget?.used_share != null && compareDecimals(budget.used_share, '1') > 0;
+  return (
+    <Tile label={t('overview.month')} value={<Money value={month.figures.cost} currency={currency} />} why={<Why what={t('overview.month')} from={month.from} to={month.to} />}>
+      {budget ? (
+        <>
+          {budget.used_share == null ? null : <Progress value={Math.min(100, Number(budget.used_share) * 100)} size="sm" color={over ? 'red' : undefined} aria-label={t('overview.budget', { share: format.percent(budget.used_share), amount: format.money(budget.amount, currency) })} />}
+          <span>
+            {budget.used_share == null ? <Unknown hint={t('unknown.amount')} /> : t('overview.budget', { share: format.percent(budget.used_share), amount: format.money(budget.amount, currency) })}
+            {over ? ` · ${t('overview.budgetOver')}` : ''}
+          </span>
+        </>
+      ) : (
+        <span>{t('overview.noBudget')}</span>
+      )}
+      {change !== null && same !== null ? <span>{t('overview.vsSame', { change: format.change(change), amount: format.money(same, currency) })}</span> : null}
+      {whole !== null ? <span>{t('overview.vsWhole', { amount: format.money(whole, currency) })}</span> : null}
+      <Unpriced ms={month.figures.unpriced_ms} />
+    </Tile>
+  );
+}
+
+function ForecastTile({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const format = useFormats();
+  const { forecast, currency } = data;
+  return (
+    <Tile label={t('overview.forecast')} value={forecast ? <Money value={forecast.amount} currency={currency} /> : <Unknown hint={t('overview.noForecast')} />} why={<Why what={t('overview.forecast')} from={data.month.from} to={data.month.to} />}>
+      {forecast?.low != null && forecast.high != null ? <span>{t('overview.forecastRange', { low: format.money(forecast.low, currency), high: format.money(forecast.high, currency) })}</span> : null}
+      {forecast ? <span title={forecast.method}>{t('overview.forecastFrom', { count: forecast.days_used })}</span> : <span>{t('overview.noForecast')}</span>}
+    </Tile>
+  );
+}
+
+function QualityLine({ data }: { data: Overview }) {
+  const { t } = useTranslation();
+  const q = data.quality;
+  const facts = [
+    [q.open_incidents, 'overview.incidents'], [q.gaps, 'overview.gaps'], [q.conflicts, 'overview.conflicts'], [q.quarantined, 'overview.quarantined'], [q.late, 'overview.late'], [q.held, 'overview.held'],
+  ] as const;
+  const there = facts.filter(([n]) => n > 0);
+  const serious = q.open_incidents > 0 || q.gaps > 0;
+  return (
+    <div className={serious ? 'gm-quality gm-quality-bad' : 'gm-quality'} role="note" aria-label={t('overview.quality')}>
+      <Icon name={serious ? 'alert' : 'quality'} size={16} />
+      <strong>{t('overview.quality')}</strong>
+      <span>{there.length === 0 ? t('overview.allGood') : there.map(([count, key]) => t(key, { count })).join(' · ')}</span>
+    </div>
+  );
+}
+
+const shortList = 6;
+
+function Breakdown({ dimension, parts, currency, total }: { dimension: 'project' | 'model' | 'platform' | 'plan'; parts: Part[]; currency: string | null; total: string | null }) {
+  const { t } = useTranslation();
+  const [view] = useView();
+  const [all, setAll] = useState(false);
+  const title = t(({ project: 'overview.byProject', model: 'overview.byModel', platform: 'overview.byPlatform', plan: 'overview.byPlan' } as const)[dimension]);
+  const sorted = useMemo(() => [...parts].sort((a, b) => compareDecimals(b.figures.cost ?? '-1', a.figures.cost ?? '-1')), [parts]);
+  const shown = all ? sorted : sorted.slice(0, shortList);
+  return (
+    <Panel title={title}>
+      <div className="gm-scroll">
+        <Table className="gm-table" verticalSpacing={6}>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>{t(`key.${dimension}`)}</Table.Th>
+              <Table.Th className="gm-right">{t('figure.cost')}</Table.Th>
+              <Table.Th className="gm-right">{t('figure.idleWaste')}</Table.Th>
+              <Table.Th className="gm-right">{t('figure.utilization')}</Table.Th>
+              <Table.Th />
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {shown.map((p) => {
+              const name = p.key === '' ? t('overview.without') : p.key;
+              const share = quotient(p.figures.cost, total);
+              const filters = { ...view.filters, [dimension]: p.key } as Partial<Record<Dimension, string>>;
+              return (
+                <Table.Tr key={p.key}>
+                  <Table.Td className="gm-name">
+                    <Anchor component={Link} href={`/instances${writeView({ ...view, range: 'month', filters })}`} size="sm" title={t('overview.toInstances', { key: name })}>
+                      {name}
+                    </Anchor>
+                    <span className="gm-share" aria-hidden="true">
+                      <span style={{ width: `${Math.min(100, Math.max(0, (toNumber(share) ?? 0) * 100))}%` }} />
+                    </span>
+                  </Table.Td>
+                  <Table.Td className="gm-right">
+                    <Money value={p.figures.cost} currency={currency} />
+                    {p.figures.unpriced_ms > 0 ? (
+                      <div>
+                        <Unpriced ms={p.figures.unpriced_ms} />
+                      </div>
+                    ) : null}
+                  </Table.Td>
+                  <Table.Td className="gm-right">
+                    <Money value={p.figures.idle_waste} currency={currency} />
+                  </Table.Td>
+                  <Table.Td className="gm-right">
+                    <Percent value={p.figures.utilization} />
+                  </Table.Td>
+                  <Table.Td className="gm-right">
+                    <Why what={`${t('figure.cost')}: ${name}`} from={p.from} to={p.to} filters={{ [dimension]: p.key }} />
+                  </Table.Td>
+                </Table.Tr>
+              );
+            })}
+          </Table.Tbody>
+        </Table>
+      </div>
+      {sorted.length > shortList ? (
+        <Button variant="subtle" size="compact-sm" mt="xs" onClick={() => setAll(!all)}>
+          {all ? t('overview.less') : t('overview.more', { count: sorted.length - shortList })}
+        </Button>
+      ) : null}
+    </Panel>
+  );
 }
