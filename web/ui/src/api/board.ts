@@ -81,11 +81,11 @@ export interface StateSpan {
 }
 
 export interface InstanceDetail extends InstanceItem {
-  at?: string;
-  from?: string;
-  to?: string;
-  zone?: string;
-  currency?: string | null;
+  at: string;
+  from: string;
+  to: string;
+  zone: string;
+  currency: string | null;
   labels: Record<string, string>;
   units: { unit: string; node: string }[];
   states: StateSpan[];

@@ -62,8 +62,8 @@ function Bars({ title, parts, currency, label, name, count }: Props) {
   const bar = Math.min(44, Math.max(2, slot * 0.72));
   const tall = height - margin.top - margin.bottom;
   const y = (v: number) => margin.top + tall - (v / top) * tall;
-  const every = Math.max(1, Math.ceil(46 / Math.max(1, slot)));
-  const used = new Set<ClassKey>(parts.flatMap((p) => slicesOf(p.figures).map((s) => s.key)));
+  const every = Math.max(1, Math.ceil(62 / Math.max(1, slot)));
+  const used = new Set<ClassKey>(parts.flatMap((p) => slicesOf(p.figures).filter((s) => s.size > 0).map((s) => s.key)));
   const shown = at === null ? undefined : parts[at];
   return (
     <div>
