@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gpumeter/gpumeter/schema"
@@ -50,8 +51,8 @@ type ChargeEntry struct {
 
 // Charge returns a line by the first digits of its digest. A *RequestError says that
 // they are no digits, too few of them, or name several lines; a *NoChargeError that
-// there is no such line.
-func (s *Service) Charge(ctx context.Context, tenant, line string) (*ChargeAnswer, error) {
+// there is no such line, or none of the projects that may be seen (nil = all).
+func (s *Service) Charge(ctx context.Context, tenant, line string, projects []string) (*ChargeAnswer, error) {
 	if tenant == "" {
 		tenant = schema.DefaultTenant
 	}
@@ -63,11 +64,12 @@ func (s *Service) Charge(ctx context.Context, tenant, line string) (*ChargeAnswe
 		if err != nil {
 			return nil, fmt.Errorf("charge %s: %w", line, err)
 		}
+		entries = slices.DeleteFunc(entries, func(e schema.Charge) bool { return !schema.InScope(projects, e.Project) })
 		if len(entries) > 0 {
 			return booked(line, entries)
 		}
 	}
-	return s.accruing(ctx, tenant, line)
+	return s.accruing(ctx, tenant, line, projects)
 }
 
 // booked is a line that the ledger has.
@@ -92,14 +94,14 @@ func booked(line string, entries []schema.Charge) (*ChargeAnswer, error) {
 }
 
 // accruing looks for a line among those of now.
-func (s *Service) accruing(ctx context.Context, tenant, line string) (*ChargeAnswer, error) {
-	r := &Request{Tenant: tenant, FromMs: schema.MinTimeMs, ToMs: schema.MaxTimeMs, NowMs: s.Now().UnixMilli()}
+func (s *Service) accruing(ctx context.Context, tenant, line string, projects []string) (*ChargeAnswer, error) {
+	r := &Request{Tenant: tenant, FromMs: schema.MinTimeMs, ToMs: schema.MaxTimeMs, NowMs: s.Now().UnixMilli(), Projects: projects}
 	ch, err := s.booked(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	for i := range ch.lines {
-		if l := &ch.lines[i]; strings.HasPrefix(l.Digest(), line) {
+		if l := &ch.lines[i]; concerns(l, r) && strings.HasPrefix(l.Digest(), line) {
 			return &ChargeAnswer{State: ChargeAccruing, Charge: chargeOf(l), Entries: []ChargeEntry{}}, nil
 		}
 	}

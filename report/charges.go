@@ -34,6 +34,8 @@ type rate struct {
 	cost      *big.Rat // as it is billed; nil = there is no price, and nothing else is known
 	effective *big.Rat // with purchases spread over what they pay for
 	rework    bool     // work of this time was lost
+	plan      string   // that the instance is leased by; empty = on demand
+	unbilled  bool     // no line is for this time: it costs what usage without a lease does
 	unpriced  *big.Rat // the part of it that has no price, and is in none of these; nil = none
 }
 
@@ -100,11 +102,14 @@ func (s *Service) chargesIn(ctx context.Context, r *Request, booked bool) (*char
 		}
 	}
 	for i := range ch.lines {
-		if l := &ch.lines[i]; l.Billed != nil && l.Billed.Sign() != 0 && concerns(l, r.Filter) {
+		if l := &ch.lines[i]; l.Billed != nil && l.Billed.Sign() != 0 && concerns(l, r) {
 			ch.use(l.Currency)
 		}
 	}
-	ch.spread()
+	known := ch.spread()
+	for _, r := range own.Rentals {
+		ch.fill(r, known)
+	}
 	return ch, ch.err()
 }
 
@@ -128,8 +133,9 @@ func (ch *charges) err() error {
 	return wrong("filter", "there are amounts in %s and in %s, which have no sum; ask for those of one at a time, such as with the filter platform", ch.currency, ch.foreign)
 }
 
-// spread turns the lines into rates of held time and lumps.
-func (ch *charges) spread() {
+// spread turns the lines into rates of held time and lumps. It returns the numbers that
+// rates have.
+func (ch *charges) spread() map[string]int {
 	byInstance := map[string][]int{}
 	for i := range ch.lines {
 		l := &ch.lines[i]
@@ -146,6 +152,45 @@ func (ch *charges) spread() {
 	for instance, lines := range byInstance {
 		ch.instance(instance, lines, known)
 	}
+	return known
+}
+
+// fill says the plan of the held time of an instance that no line is for, such as what
+// rounding takes away: which lines there are depends on how they are cut.
+func (ch *charges) fill(r *pricing.Rental, known map[string]int) {
+	have := ch.spans[r.Instance]
+	all := slices.Clip(have)
+	next := 0
+	for i := range r.Segments {
+		s := &r.Segments[i]
+		if state := (schema.LeaseSegment{State: s.State}); s.Plan == "" || !state.Held() {
+			continue
+		}
+		for at := s.FromMs; at < s.ToMs; {
+			for next < len(have) && have[next].ToMs <= at {
+				next++
+			}
+			end := s.ToMs
+			if next < len(have) {
+				end = min(end, max(at, have[next].FromMs))
+			}
+			if at < end {
+				all = append(all, schema.RatedSpan{FromMs: at, ToMs: end, Rate: ch.number(&rate{plan: s.Plan, unbilled: true}, "unbilled "+s.Plan, known)})
+				at = end
+				continue
+			}
+			at = have[next].ToMs
+		}
+	}
+	if len(all) > len(have) {
+		slices.SortFunc(all, func(a, b schema.RatedSpan) int { return cmp.Compare(a.FromMs, b.FromMs) })
+		ch.spans[r.Instance] = all
+	}
+}
+
+// billed says whether lines of a bill say what a row costs.
+func (ch *charges) billed(row *schema.UsageRow) bool {
+	return row.Rate > 0 && !ch.rates[row.Rate-1].unbilled
 }
 
 func held(l *pricing.Line) bool {
@@ -229,7 +274,8 @@ func (ch *charges) instance(instance string, lines []int, known map[string]int) 
 
 // rateOf numbers the rate that lines make together.
 func (ch *charges) rateOf(active []int, known map[string]int) int {
-	r := &rate{list: new(big.Rat), cost: new(big.Rat), effective: new(big.Rat)}
+	// A segment has one plan, and so have all lines that are for a moment of it.
+	r := &rate{list: new(big.Rat), cost: new(big.Rat), effective: new(big.Rat), plan: ch.lines[active[0]].Segment.Plan}
 	gpus, without := int64(0), int64(0)
 	for _, i := range active {
 		l := &ch.lines[i]
@@ -257,7 +303,7 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 		r.rework = r.rework || l.Rework
 	}
 	if gpus == without {
-		return ch.number(&rate{}, "no price", known)
+		return ch.number(&rate{plan: r.plan}, "no price "+r.plan, known)
 	}
 	share := "0"
 	if without > 0 {
@@ -271,7 +317,7 @@ func (ch *charges) rateOf(active []int, known map[string]int) int {
 	if r.list != nil {
 		list = r.list.Mul(r.list, each).RatString()
 	}
-	key := fmt.Sprintf("%s %s %s %t %s", list, r.cost.RatString(), r.effective.RatString(), r.rework, share)
+	key := fmt.Sprintf("%s %s %s %t %s %s", list, r.cost.RatString(), r.effective.RatString(), r.rework, share, r.plan)
 	return ch.number(r, key, known)
 }
 
@@ -284,9 +330,17 @@ func (ch *charges) number(r *rate, key string, known map[string]int) int {
 	return len(ch.rates)
 }
 
+// plan returns what a row's instance is leased by; empty on demand and without a lease.
+func (ch *charges) plan(row *schema.UsageRow) string {
+	if row.Rate == 0 {
+		return ""
+	}
+	return ch.rates[row.Rate-1].plan
+}
+
 // rate returns what the time of a row costs; nil without a price.
 func (ch *charges) rate(row *schema.UsageRow, startMs int64) *rate {
-	if row.Rate > 0 {
+	if ch.billed(row) {
 		if r := ch.rates[row.Rate-1]; r.cost != nil {
 			return r
 		}
@@ -326,6 +380,7 @@ func (ch *charges) version() string {
 // lumpRow is the part of a lump that falls into one piece of the span.
 type lumpRow struct {
 	keys, order []string
+	piece       int
 	lump        *lump
 	part        *big.Rat // of the lump
 	unpricedMs  int64    // GPU time of it without a price
@@ -350,8 +405,8 @@ func (ch *charges) lumpRows(r *Request, cal *calendar, cuts []int64) []lumpRow {
 			if l.toMs > l.fromMs {
 				part = big.NewRat(end-at, l.toMs-l.fromMs)
 			}
-			keys, order := rowKeys(r.By, stored, cal, cuts[piece])
-			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), l, part, l.unpricedMs(at, end)})
+			keys, order := rowKeys(r.By, stored, l.line.Segment.Plan, cal, cuts[piece])
+			rows = append(rows, lumpRow{slices.Clone(keys), slices.Clone(order), piece, l, part, l.unpricedMs(at, end)})
 			if l.toMs == l.fromMs {
 				break
 			}
@@ -382,6 +437,9 @@ func (l *lump) unpricedMs(from, to int64) int64 {
 // lumpKeys returns the stored keys of a lump's row, and whether the request asks for it.
 // A lump is no unit's and no node's.
 func lumpKeys(l *pricing.Line, r *Request) (keys []string, wanted bool) {
+	if !schema.InScope(r.Projects, l.Segment.Project) {
+		return nil, false
+	}
 	for name, want := range r.Filter {
 		if lineValue(l, name) != want {
 			return nil, false
@@ -406,6 +464,8 @@ func lineValue(l *pricing.Line, dimension string) string {
 		return s.Platform
 	case "region":
 		return s.Region
+	case planKey:
+		return s.Plan
 	}
 	if key, ok := strings.CutPrefix(dimension, labelPrefix); ok {
 		return labelIn(s.Labels, key)

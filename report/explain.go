@@ -187,20 +187,25 @@ func (s *Service) Explain(ctx context.Context, p ExplainParams) (*Explanation, e
 		return nil, err
 	}
 	events, next, err := s.Store.Events(ctx, schema.EventQuery{
-		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
+		Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: storedFilter(req.Filter), Projects: req.Projects, AsOfMs: req.AsOfMs, Limit: p.Limit, After: p.After,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("explain: events: %w", err)
 	}
 	e.Next = next
 	for i := range events {
+		if !ch.keeps(&req, &events[i]) {
+			continue // so a page may have fewer events than were asked for, and another follow it
+		}
 		event, err := s.explainEvent(&req, &events[i], ch)
 		if err != nil {
 			return nil, err
 		}
 		e.Events = append(e.Events, event)
 	}
-	e.Corrections = correctionsOf(events)
+	if !req.scoped() {
+		e.Corrections = correctionsOf(events)
+	}
 	return e, nil
 }
 
@@ -225,7 +230,7 @@ func (s *Service) explainTotal(ctx context.Context, e *Explanation, ch *charges)
 	if err != nil {
 		return err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{Tenant: req.Tenant, Cuts: cuts, Filter: req.Filter, AsOfMs: req.AsOfMs, NowMs: req.NowMs, Rated: ch.spans})
+	rows, err := s.Store.Usage(ctx, req.usage(cuts, nil, ch))
 	if err != nil {
 		return fmt.Errorf("explain: usage: %w", err)
 	}
@@ -257,7 +262,7 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *cha
 	var parts []*big.Rat
 	for i := range rows {
 		row := &rows[i]
-		if row.AllocatedMs() == 0 {
+		if row.AllocatedMs() == 0 || !e.request.keepsPlan(ch.plan(row)) {
 			continue
 		}
 		line := ExplainLine{
@@ -269,7 +274,7 @@ func (e *Explanation) explainLines(cuts []int64, rows []schema.UsageRow, ch *cha
 		if at := ch.rate(row, cuts[row.Piece]); at != nil {
 			part = new(big.Rat).Mul(at.cost, big.NewRat(row.AllocatedMs(), 1))
 		}
-		if row.Rate > 0 {
+		if ch.billed(row) {
 			line.Arithmetic = fmtRate(row.AllocatedMs(), ch.rate(row, cuts[row.Piece]), part)
 		} else {
 			price, ok := ch.price(row.Model, row.Platform, row.Region, cuts[row.Piece])
@@ -317,7 +322,7 @@ func (s *Service) explainEvent(req *Request, ev *schema.StoredEvent, ch *charges
 		e.Share = orNil(schema.FormatShare(ev.Share.Value))
 	}
 	if !ev.Counted {
-		e.Why = whyNot(ev)
+		e.Why = req.visible(whyNot(ev))
 	}
 	for _, held := range heldParts(ev.NotHeld, from, to) {
 		e.OutsideLeaseMs -= held.ToMs - held.FromMs

@@ -75,7 +75,7 @@ var classNames = [classes]string{
 func (e *Explanation) explainCharges(ch *charges) {
 	for i := range ch.lines {
 		l := &ch.lines[i]
-		if !concerns(l, e.request.Filter) {
+		if !concerns(l, &e.request) {
 			continue
 		}
 		if len(e.Charges) == MaxPage {
@@ -86,10 +86,13 @@ func (e *Explanation) explainCharges(ch *charges) {
 	}
 }
 
-// concerns says whether a line is about what a filter keeps. Units and nodes hold time
+// concerns says whether a line is about what a request asks for. Units and nodes hold time
 // of an instance, so a filter by one of them keeps the charges of all.
-func concerns(l *pricing.Line, filter map[string]string) bool {
-	for name, want := range filter {
+func concerns(l *pricing.Line, r *Request) bool {
+	if !schema.InScope(r.Projects, l.Segment.Project) {
+		return false
+	}
+	for name, want := range r.Filter {
 		if name != "unit" && name != "node" && lineValue(l, name) != want {
 			return false
 		}
@@ -136,6 +139,27 @@ func exactOrNil(x *big.Rat) *string {
 	return orNil(pricing.Exact(x))
 }
 
+// keeps says whether any part of an event within the request has a plan that its filter
+// lets through.
+func (ch *charges) keeps(r *Request, ev *schema.StoredEvent) bool {
+	if _, asked := r.Filter[planKey]; !asked {
+		return true
+	}
+	from, to := max(ev.StartMs, r.FromMs), min(ev.EndMs, r.ToMs)
+	for _, s := range ch.spans[ev.Instance] {
+		if s.FromMs >= to || s.ToMs <= from {
+			continue
+		}
+		if r.keepsPlan(ch.rates[s.Rate-1].plan) {
+			return true
+		}
+		if s.FromMs <= from && s.ToMs >= to {
+			return false
+		}
+	}
+	return r.keepsPlan("") // what no lease rates is on demand
+}
+
 // explainPieces cuts an event's interval where what it costs changes.
 func (ch *charges) explainPieces(ev *schema.StoredEvent, fromMs, toMs int64) []ExplainPiece {
 	cuts := ch.cuts(fromMs, toMs)
@@ -163,19 +187,19 @@ func (ch *charges) explainPieces(ev *schema.StoredEvent, fromMs, toMs int64) []E
 
 func (ch *charges) piece(row *schema.UsageRow, span pricing.Span, at *rate) ExplainPiece {
 	p := ExplainPiece{From: instantIn(utc, span.FromMs), To: instantIn(utc, span.ToMs), Ms: span.Ms()}
-	if row.Rate == 0 {
+	if !ch.billed(row) {
 		price, ok := ch.price(row.Model, row.Platform, row.Region, span.FromMs)
 		p.Price, p.Arithmetic = applied(price, ok), arithmetic(span.Ms(), price, ok)
 	}
 	if at == nil {
-		if row.Rate > 0 {
+		if ch.billed(row) {
 			p.Arithmetic = fmtRate(span.Ms(), nil, nil)
 		}
 		return p
 	}
 	cost := new(big.Rat).Mul(at.cost, big.NewRat(span.Ms(), 1))
 	p.Amount = orNil(pricing.Format(cost, ch.currency))
-	if row.Rate > 0 {
+	if ch.billed(row) {
 		p.Arithmetic = fmtRate(span.Ms(), at, cost)
 	}
 	return p

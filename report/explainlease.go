@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,10 +43,11 @@ type ExplainLease struct {
 
 func (s *Service) explainLeases(ctx context.Context, e *Explanation) error {
 	req := &e.request
-	list, err := s.Store.Leases(ctx, schema.EventQuery{Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: req.Filter, AsOfMs: req.AsOfMs})
+	list, err := s.Store.Leases(ctx, schema.EventQuery{Tenant: req.Tenant, FromMs: req.FromMs, ToMs: req.ToMs, Filter: storedFilter(req.Filter), Projects: req.Projects, AsOfMs: req.AsOfMs})
 	if err != nil {
 		return fmt.Errorf("explain: leases: %w", err)
 	}
+	list = slices.DeleteFunc(list, func(l schema.LeaseSegment) bool { return !req.keepsPlan(l.Plan) })
 	if len(list) > MaxPage {
 		list, e.MoreLeases = list[:MaxPage], len(list)-MaxPage
 	}

@@ -52,7 +52,11 @@ func (r *Report) JSON() []byte {
 	}
 	b = append(appendName(b, "quality"), '{')
 	for _, q := range qualityColumns(&r.Quality) {
-		b = strconv.AppendInt(appendName(b, q.name), q.value, 10)
+		if b = appendName(b, q.name); r.scoped() {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendInt(b, q.value, 10)
+		}
 	}
 	b = append(b, '}')
 	if r.Kind == "quality" {

@@ -91,6 +91,9 @@ func readCursor(text string, by []string) ([]string, error) {
 
 // some answers a question for some of its rows.
 func (s *Service) some(ctx context.Context, r *Report, ch *charges) error {
+	if slices.Contains(r.By, planKey) {
+		return s.someOfAll(ctx, r, ch)
+	}
 	cal := newCalendar(&r.Request)
 	cuts, err := allCuts(&r.Request, cal, ch)
 	if err != nil {
@@ -122,6 +125,27 @@ func (s *Service) some(ctx context.Context, r *Report, ch *charges) error {
 	}
 	if err != nil && !errors.Is(err, errPageFull) {
 		return fmt.Errorf("report: usage: %w", err)
+	}
+	w.finish()
+	return nil
+}
+
+// someOfAll is some for rows that the store cannot put in order. It needs memory for
+// all of them.
+func (s *Service) someOfAll(ctx context.Context, r *Report, ch *charges) error {
+	groups, totals, err := s.collect(ctx, &r.Request, ch)
+	if err != nil {
+		return err
+	}
+	w := &walk{r: r, totals: totals}
+	for _, g := range groups {
+		if r.after != nil && slices.Compare(g.order, r.after) <= 0 {
+			continue
+		}
+		w.group = g
+		if err := w.flush(); errors.Is(err, errPageFull) {
+			break
+		}
 	}
 	w.finish()
 	return nil
@@ -171,9 +195,7 @@ var errPageFull = errors.New("the page is full")
 // time goes by the order of its bucket, because the text of hours is not in the
 // order of time and a date can come twice.
 func (w *walk) scan() schema.UsageScan {
-	scan := schema.UsageScan{UsageQuery: schema.UsageQuery{
-		Tenant: w.r.Tenant, Cuts: w.cuts, By: w.stored, Filter: w.r.Filter, AsOfMs: w.r.AsOfMs, NowMs: w.r.NowMs, Rated: w.ch.spans,
-	}}
+	scan := schema.UsageScan{UsageQuery: w.r.usage(w.cuts, w.r.By, w.ch)}
 	next := 0
 	for i, key := range w.r.By {
 		var after schema.OrderValue
@@ -215,11 +237,11 @@ func (w *walk) row(row *schema.UsageRow) error {
 	if row.Piece < 0 || row.Piece >= len(w.cuts)-1 || len(row.Keys) != len(w.stored) {
 		return fmt.Errorf("impossible usage row %+v", *row)
 	}
-	if row.AllocatedMs() == 0 {
+	if row.AllocatedMs() == 0 || !w.r.keepsPlan(w.ch.plan(row)) {
 		return nil
 	}
 	start := w.cuts[row.Piece]
-	keys, order := rowKeys(w.r.By, row.Keys, w.cal, start)
+	keys, order := rowKeys(w.r.By, row.Keys, "", w.cal, start)
 	if err := w.until(order); err != nil {
 		return err
 	}

@@ -27,13 +27,19 @@ type PlansParams struct {
 	From, To, AsOf string
 	Zone           string
 	Filter         map[string]string
+	// Projects have to be nil = all: plans are shared, so what one is worth to some
+	// projects tells what others used.
+	Projects []string
 }
 
 // RatedFilters are the keys that plan checks and advice can be filtered by.
 var RatedFilters = []string{"platform", "region", "model", "project"}
 
-// ParsePlans checks a question. Every error is a *RequestError.
+// ParsePlans checks a question. Every error is a *RequestError, or a *ScopeError.
 func ParsePlans(p PlansParams, now time.Time) (Request, error) {
+	if p.Projects != nil {
+		return Request{}, &ScopeError{What: "plans and advice"}
+	}
 	for key := range p.Filter {
 		if !slices.Contains(RatedFilters, key) {
 			return Request{}, wrong("filter", "%q is not a key that plans have; the keys are %s", clip(key), strings.Join(RatedFilters, ", "))

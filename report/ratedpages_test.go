@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ func TestPagesHaveWhatBelongsToNoUnit(t *testing.T) {
 	bought := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := drawWorld(rt)
-		keys := []string{"instance", "project", "model", "platform", "region", "unit", "day"}
+		keys := []string{"instance", "project", "model", "platform", "region", "unit", "day", "plan"}
 		p := Params{Kind: rapid.SampledFrom([]string{"spend", "waste"}).Draw(rt, "kind"), From: "2026-03-01", To: "2026-05-01"}
 		for _, key := range rapid.Permutation(keys).Draw(rt, "keys")[:rapid.IntRange(1, 3).Draw(rt, "by")] {
 			p.By = append(p.By, key)
@@ -75,4 +76,38 @@ func TestPagesHaveWhatBelongsToNoUnit(t *testing.T) {
 	if bought == 0 {
 		t.Error("no row without time was drawn")
 	}
+}
+
+// What a filter by plan lets through is the row of that plan, whatever else is asked for,
+// and the explanation of it says the same.
+func TestFilterByPlanIsItsRow(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := drawWorld(rt)
+		p := Params{From: "2026-03-01", To: "2026-05-01", By: []string{planKey}}
+		all := ask(t, w.Service, p)
+		for i := range all.Rows {
+			row := &all.Rows[i]
+			of := p
+			of.By, of.Filter = nil, map[string]string{planKey: row.Keys[0]}
+			one := ask(t, w.Service, of)
+			// Rows are rounded together, so the last digits of amounts may differ.
+			if one.Totals.AllocatedMs != row.AllocatedMs || one.Totals.ActiveMs != row.ActiveMs || (one.Totals.Cost == nil) != (row.Cost == nil) ||
+				row.Cost != nil && !near(one.Totals.Cost, row.Cost) {
+				rt.Fatalf("plan %q: %s, as a row %s\n%s", row.Keys[0], appendFigures([]byte("{"), &one.Totals, one.Currency), appendFigures([]byte("{"), &row.Figures, all.Currency), w.textOf())
+			}
+			e, err := w.Explain(context.Background(), ExplainParams{Params: of})
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if e.Total.AllocatedMs != one.Totals.AllocatedMs || text(e.Total.Cost) != amountText(one.Totals.Cost, one.Currency) {
+				rt.Fatalf("plan %q: explained as %d ms, %s; the report says %s", row.Keys[0], e.Total.AllocatedMs, text(e.Total.Cost), appendFigures([]byte("{"), &one.Totals, one.Currency))
+			}
+		}
+	})
+}
+
+// near says whether amounts differ by less than two last digits.
+func near(a, b *big.Rat) bool {
+	d := new(big.Rat).Sub(a, b)
+	return d.Abs(d).Cmp(big.NewRat(2, 1_000_000)) < 0
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ type Report struct {
 	Currency string // empty when nothing is priced
 	Rows     []Row
 	Totals   Figures
-	Quality  schema.Quality
+	Quality  schema.Quality // not known when the request has a scope
 	// Sources are in reports of kind quality: at most schema.MaxSources of the
 	// SourcesTotal that there are.
 	Sources      []schema.SourceQuality
@@ -70,6 +71,9 @@ func (s *Service) Report(ctx context.Context, p Params) (*Report, error) {
 		return nil, err
 	}
 	r.Currency = ch.currency
+	if r.scoped() {
+		return r, nil
+	}
 	r.Quality, err = s.Store.Quality(ctx, req.Tenant, req.FromMs, req.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("report: quality: %w", err)
@@ -110,9 +114,7 @@ func (s *Service) collect(ctx context.Context, r *Request, ch *charges) ([]*coll
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := s.Store.Usage(ctx, schema.UsageQuery{
-		Tenant: r.Tenant, Cuts: cuts, By: storedKeys(r.By), Filter: r.Filter, AsOfMs: r.AsOfMs, NowMs: r.NowMs, Rated: ch.spans,
-	})
+	rows, err := s.Store.Usage(ctx, r.usage(cuts, r.By, ch))
 	if err != nil {
 		return nil, nil, fmt.Errorf("report: usage: %w", err)
 	}
@@ -146,15 +148,31 @@ func allCuts(r *Request, cal *calendar, ch *charges) ([]int64, error) {
 	return cuts, nil
 }
 
-// storedKeys returns the keys that the store groups by; times are ours.
+// storedKeys returns the keys that the store groups by; times and plans are ours.
 func storedKeys(by []string) []string {
 	keys := make([]string, 0, len(by))
 	for _, key := range by {
-		if !slices.Contains(timeKeys, key) {
+		if !slices.Contains(timeKeys, key) && key != planKey {
 			keys = append(keys, key)
 		}
 	}
 	return keys
+}
+
+// storedFilter is the part of a filter that the store knows.
+func storedFilter(filter map[string]string) map[string]string {
+	if _, ours := filter[planKey]; !ours {
+		return filter
+	}
+	stored := maps.Clone(filter)
+	delete(stored, planKey)
+	return stored
+}
+
+// keepsPlan says whether a filter lets usage and lines of a plan through.
+func (r *Request) keepsPlan(plan string) bool {
+	want, asked := r.Filter[planKey]
+	return !asked || plan == want
 }
 
 // collected is a row in the making.
@@ -188,13 +206,14 @@ func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, ch *
 		if row.Piece < 0 || row.Piece >= len(cuts)-1 || len(row.Keys) != len(stored) {
 			return nil, nil, fmt.Errorf("report: impossible usage row %+v", *row)
 		}
-		if row.AllocatedMs() == 0 {
+		plan := ch.plan(row)
+		if row.AllocatedMs() == 0 || !r.keepsPlan(plan) {
 			// A group without time is no row, and its price prices nothing.
 			continue
 		}
 		start := cuts[row.Piece]
 		price := ch.rate(row, start)
-		g := groupOf(rowKeys(r.By, row.Keys, cal, start))
+		g := groupOf(rowKeys(r.By, row.Keys, plan, cal, start))
 		if err := g.add(row, price); err != nil {
 			return nil, nil, err
 		}
@@ -214,10 +233,10 @@ func group(r *Request, cal *calendar, cuts []int64, rows []schema.UsageRow, ch *
 	return groups, totals, nil
 }
 
-// rowKeys puts the store's keys and the time keys of the piece into the order
-// that was asked for.
-func rowKeys(by, stored []string, cal *calendar, startMs int64) (keys, order []string) {
-	if len(cal.keys) == 0 {
+// rowKeys puts the store's keys, the plan and the time keys of the piece into the
+// order that was asked for.
+func rowKeys(by, stored []string, plan string, cal *calendar, startMs int64) (keys, order []string) {
+	if len(by) == len(stored) {
 		return stored, stored
 	}
 	keys, order = make([]string, 0, len(by)), make([]string, 0, len(by))
@@ -226,6 +245,10 @@ func rowKeys(by, stored []string, cal *calendar, startMs int64) (keys, order []s
 		if slices.Contains(timeKeys, key) {
 			b := cal.bucket(key, startMs)
 			keys, order = append(keys, b.key), append(order, b.order)
+			continue
+		}
+		if key == planKey {
+			keys, order = append(keys, plan), append(order, plan)
 			continue
 		}
 		keys, order = append(keys, stored[next]), append(order, stored[next])

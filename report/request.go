@@ -18,11 +18,16 @@ var Kinds = []string{"spend", "waste", "utilization", "usage", "quality"}
 var Formats = []string{"table", "json", "csv"}
 
 var (
-	dimensions = []string{"project", "instance", "unit", "node", "model", "platform", "region"}
+	dimensions = []string{"project", "instance", "unit", "node", "model", "platform", "region", planKey}
 	timeKeys   = []string{"hour", "day", "month"}
 )
 
 const labelPrefix = "label:"
+
+// planKey is the plan that an instance is leased by, such as spot or month. Storage
+// knows it of leases only, so usage is told apart by what its rate says; leased on
+// demand and not leased at all are both "".
+const planKey = "plan"
 
 // Dimensions returns the attributes of usage that have a name of their own;
 // beside them a label groups and filters as "label:KEY".
@@ -49,6 +54,10 @@ type Params struct {
 	// are of all rows in any case.
 	Top, Limit int
 	After      string
+
+	// Projects are those that the asker may see, beside the filter that they chose;
+	// nil = all, empty = none. See scope.go.
+	Projects []string
 }
 
 // Request is a question that has been checked.
@@ -63,8 +72,9 @@ type Request struct {
 	ZoneName string
 	By       []string
 	Filter   map[string]string
-	Top      int // 0 = not asked for
-	Limit    int // 0 = not asked for
+	Projects []string // that may be seen; nil = all
+	Top      int      // 0 = not asked for
+	Limit    int      // 0 = not asked for
 
 	after []string // what the last row of the page before sorts by; nil on the first page
 }
@@ -83,9 +93,9 @@ func wrong(param, format string, args ...any) error {
 	return &RequestError{Param: param, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Parse checks a question. Every error is a *RequestError.
+// Parse checks a question. Every error is a *RequestError, or a *ScopeError.
 func Parse(p Params, now time.Time) (Request, error) {
-	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter}
+	r := Request{Kind: p.Kind, Tenant: p.Tenant, NowMs: now.UnixMilli(), ZoneName: p.Zone, By: p.By, Filter: p.Filter, Projects: p.Projects}
 	if r.Kind == "" {
 		r.Kind = Kinds[0]
 	}
@@ -108,6 +118,9 @@ func Parse(p Params, now time.Time) (Request, error) {
 		if err := checkFilter(key); err != nil {
 			return r, err
 		}
+	}
+	if r.Kind == "quality" && r.scoped() {
+		return r, &ScopeError{What: "the quality of data"}
 	}
 	return r, r.checkPart(p)
 }

@@ -40,7 +40,7 @@ func TestParseRefuses(t *testing.T) {
 		{Params{To: "2026-03-01T00:00:00.0005Z"}, "to", "finer than a millisecond"},
 		{Params{From: "1970-01-01"}, "from", "outside 2000 to 2100"},
 		{Params{AsOf: "soon"}, "as_of", "neither a date"},
-		{Params{By: []string{"projekt"}}, "by", "project, instance, unit, node, model, platform, region, hour, day, month, label:KEY"},
+		{Params{By: []string{"projekt"}}, "by", "project, instance, unit, node, model, platform, region, plan, hour, day, month, label:KEY"},
 		{Params{By: []string{"label:"}}, "by", "unknown key"},
 		{Params{By: []string{"x' OR 1=1 --"}}, "by", "unknown key"},
 		{Params{By: []string{"day", "day"}}, "by", "there twice"},

@@ -54,6 +54,9 @@ type Options struct {
 	Rated Rated
 	// Ledger keeps what was charged; nil = nothing is booked.
 	Ledger Ledger
+	// Budget is what may be spent in a month on what a filter lets through, nil = nothing is
+	// set. A nil Budget sets none at all.
+	Budget func(tenant string, filter map[string]string) *Budget
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
 	// ThresholdMillionths is used by Explain only, and has to be the one that

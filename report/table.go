@@ -140,6 +140,9 @@ func (r *Report) Table(w io.Writer) error {
 	if text := qualityText(&r.Quality, r.Kind == "quality"); text != "" {
 		b.WriteString("\n" + text)
 	}
+	if r.scoped() {
+		b.WriteString("\nonly of projects that you may see; data quality: unknown\n")
+	}
 	r.tableConflicts(&b)
 	b.WriteString(incidents)
 	_, err := io.WriteString(w, b.String())

@@ -112,7 +112,7 @@ func (w *ExplainWhy) text() string {
 	case w.First != nil:
 		return fmt.Sprintf("conflict with %s/%d/%d", w.First.Stream, w.First.StreamSequence, w.First.Place)
 	}
-	return WhyConflict
+	return w.Kind
 }
 
 // correctionsOf returns the corrections that bear on any of the events, each once.

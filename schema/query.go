@@ -1,6 +1,9 @@
 package schema
 
-import "math/big"
+import (
+	"math/big"
+	"slices"
+)
 
 // UsageQuery asks for sums of usage. It is answered exactly, to the millisecond,
 // for any instants.
@@ -15,8 +18,15 @@ type UsageQuery struct {
 	By []string
 	// Filter keeps only rows whose dimension has exactly that value.
 	Filter map[string]string
+	// Projects keeps only rows of one of these projects, beside Filter: it is what the
+	// asker may see. Nil = all, empty = none.
+	Projects []string
+	// Instances keeps only rows of these instances, beside Filter; nil = all.
+	Instances []string
 	// AsOfMs counts only events that the stream had stored by then; 0 = all.
 	AsOfMs int64
+	// Activity asks for Sums.LastActiveMs and Sums.LastKnownMs, too.
+	Activity bool
 	// NowMs is when the question is asked: leased time that lies later has not
 	// happened and is not allocated. 0 = there is no later.
 	NowMs int64
@@ -59,6 +69,12 @@ type Sums struct {
 
 	OverlapMs        int64 // as in Amounts
 	OversubscribedMs int64
+
+	// LastActiveMs is the end of the latest window that had any active time, LastKnownMs
+	// of the latest with any known time; 0 = none, or not asked for. A window is an hour
+	// or less, depending on how the sum was made: what happened last happened by then.
+	LastActiveMs int64
+	LastKnownMs  int64
 }
 
 // AllocatedMs is the whole time: known plus unknown.
@@ -77,6 +93,7 @@ func (s *Sums) Add(b *Sums) {
 	s.OverlapMs += b.OverlapMs
 	s.OversubscribedMs += b.OversubscribedMs
 	s.UtilizationSum = plus(s.UtilizationSum, b.UtilizationSum)
+	s.LastActiveMs, s.LastKnownMs = max(s.LastActiveMs, b.LastActiveMs), max(s.LastKnownMs, b.LastKnownMs)
 	s.MemoryByteMs = plus(s.MemoryByteMs, b.MemoryByteMs)
 }
 
@@ -96,9 +113,17 @@ type EventQuery struct {
 	FromMs int64
 	ToMs   int64
 	Filter map[string]string // as in UsageQuery
-	AsOfMs int64             // 0 = all
-	Limit  int
-	After  string // cursor: the last page's Next
+	// Projects is as in UsageQuery.
+	Projects []string
+	AsOfMs   int64 // 0 = all
+	Limit    int
+	After    string // cursor: the last page's Next
+}
+
+// InScope says whether a project is one of those that may be seen: nil = all, empty =
+// none. What is of no project has the project "", which only all holds.
+func InScope(projects []string, project string) bool {
+	return projects == nil || project != "" && slices.Contains(projects, project)
 }
 
 // Position says where an event lies: whose it is and which message of which

@@ -57,6 +57,7 @@ type Deps struct {
 	// Ready returns the state of every component. None at all is ready.
 	Ready   func() []Component
 	Metrics http.Handler
+	SignIn  SignIn
 	Log     *slog.Logger // slog.Default when nil
 	Tenant  string       // schema.DefaultTenant when empty
 	Version string       // of the program, for the OpenAPI document

@@ -2,9 +2,10 @@
 // the quarantine, status, health and metrics, all described by an OpenAPI
 // document at /openapi.json.
 //
-// Errors are problem documents of RFC 9457. There is no sign-in yet, so the
-// handler belongs on a loopback address; it refuses requests that a browser
-// sends on behalf of another site.
+// Errors are problem documents of RFC 9457. Who may what is in accessOf; what somebody
+// may see is a condition of the query (scopeOf), not of the handler. Without a sign-in
+// the handler belongs on a loopback address. It refuses requests that a browser sends
+// on behalf of another site.
 //
 // huma was chosen over ogen and swaggest/rest: ogen generates code from a
 // hand-written document, swaggest asks for one interactor type per operation;

@@ -49,6 +49,14 @@ func timeoutOf(r *http.Request) time.Duration {
 
 // Handler returns the handler of everything that the program serves over HTTP.
 func Handler(d Deps) http.Handler {
+	s, mux := newServer(d)
+	answers := http.NewCrossOriginProtection().Handler(s.authorize(mux))
+	return s.guard(s.hosts(builtUI().orPage(&mux.ServeMux, answers)))
+}
+
+// newServer registers all routes. A new one needs a row in accessOf and a case in
+// TestScopeOfEveryRoute.
+func newServer(d Deps) (*server, *routes) {
 	if d.Log == nil {
 		d.Log = slog.Default()
 	}
@@ -58,14 +66,17 @@ func Handler(d Deps) http.Handler {
 	if d.Version == "" {
 		d.Version = "dev"
 	}
-	mux := http.NewServeMux()
+	if d.SignIn.Now == nil {
+		d.SignIn.Now = time.Now
+	}
+	mux := &routes{}
 	config := huma.DefaultConfig("gpumeter", d.Version)
 	config.Info.Description = "Usage metering for rented GPUs: spend, idle waste and utilization, and the events behind every figure."
 	config.DocsPath = ""                       // its page loads scripts from elsewhere
 	config.SchemasPath = ""                    // nothing links to it
 	config.CreateHooks = nil                   // would add a "$schema" key to every answer
 	config.RejectUnknownQueryParameters = true // a misspelt filter would give the figure of everything
-	s := &server{Deps: d, api: humago.New(mux, config)}
+	s := &server{Deps: d, api: humago.New(mux, config), sessions: newSessions(d.SignIn.Now)}
 	s.registerReports()
 	s.registerPlans()
 	s.registerStatements()
@@ -73,10 +84,20 @@ func Handler(d Deps) http.Handler {
 	s.registerEvents()
 	s.registerQuarantine()
 	s.registerHealth()
+	s.registerSession()
+	s.registerOIDC(mux)
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
-	return s.guard(http.NewCrossOriginProtection().Handler(builtUI().orPage(mux)))
+	describeAccess(s.api.OpenAPI())
+	return s, mux
+}
+
+// Routes returns the patterns of everything that Handler serves, for tests that have to
+// look at each.
+func Routes(d Deps) []string {
+	_, mux := newServer(d)
+	return mux.patterns
 }
 
 // Server returns an http.Server for h with every wait bounded. The caller sets
@@ -94,7 +115,8 @@ func Server(h http.Handler) *http.Server {
 
 type server struct {
 	Deps
-	api huma.API
+	api      huma.API
+	sessions *sessions
 }
 
 // guard sets what every answer carries, bounds the time and turns a panic into
@@ -105,8 +127,14 @@ func (s *server) guard(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
+		// A page with scripts of its own sets its own policy instead.
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if s.secure(r.TLS != nil) {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		timeout := timeoutOf(r)
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
@@ -139,10 +167,13 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 		conflict  *report.ConflictError
 		open      *report.NotClosedError
 		none      *report.NoChargeError
+		scope     *report.ScopeError
 	)
 	switch {
 	case errors.As(err, &wrong):
 		return huma.Error422UnprocessableEntity(wrong.Error(), &huma.ErrorDetail{Message: wrong.Msg, Location: "query." + wrong.Param})
+	case errors.As(err, &scope):
+		return huma.Error403Forbidden(scope.Error())
 	case errors.As(err, &unsettled) && ctx.Err() == nil:
 		return huma.ErrorWithHeaders(huma.Error409Conflict(clip(err.Error())), http.Header{"Retry-After": {"5"}})
 	case errors.As(err, &conflict):

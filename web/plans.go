@@ -13,7 +13,7 @@ import (
 type Plans interface {
 	Plans(ctx context.Context, p report.PlansParams) (*report.PlansReport, error)
 	Advise(ctx context.Context, p report.AdviseParams) (*report.AdviceReport, error)
-	Charge(ctx context.Context, tenant, line string) (*report.ChargeAnswer, error)
+	Charge(ctx context.Context, tenant, line string, projects []string) (*report.ChargeAnswer, error)
 }
 
 // PlansQuestion is what plans and advice are asked with.
@@ -30,17 +30,19 @@ type PlansQuestion struct {
 	Region   string   `query:"region" doc:"Only this region"`
 	Filter   []string `query:"filter,explode" doc:"Any of the filters above as KEY=VALUE; repeatable"`
 
-	filter map[string]string
+	filter   map[string]string
+	projects []string
 }
 
 // Resolve collects the filters and refuses a parameter that is there twice.
 func (q *PlansQuestion) Resolve(ctx huma.Context) (errs []error) {
+	q.projects = scopeOf(ctx.Context())
 	q.filter, errs = readFilter(ctx)
 	return errs
 }
 
 func (q *PlansQuestion) params(tenant string) report.PlansParams {
-	return report.PlansParams{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter}
+	return report.PlansParams{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter, Projects: q.projects}
 }
 
 type chargeInput struct {
@@ -89,7 +91,7 @@ func (s *server) registerPlans() {
 		Description: "The line is named by its id in an explanation, or by the first eight digits of it or more.",
 		Responses:   answers(huma.SchemaFromType(registry, reflect.TypeFor[report.ChargeAnswer]())), Errors: []int{404, 422, 500, 504},
 	}, func(ctx context.Context, in *chargeInput) (*rawOutput, error) {
-		r, err := s.Deps.Plans.Charge(ctx, s.Tenant, in.Line)
+		r, err := s.Deps.Plans.Charge(ctx, s.Tenant, in.Line, scopeOf(ctx))
 		if err != nil {
 			return nil, s.problem(ctx, "the charge", err)
 		}

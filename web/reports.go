@@ -30,14 +30,17 @@ type Question struct {
 	Model    string   `query:"model" doc:"Only this model"`
 	Platform string   `query:"platform" doc:"Only this platform"`
 	Region   string   `query:"region" doc:"Only this region"`
+	Plan     string   `query:"plan" doc:"Only what is leased by this plan; empty = on demand, and usage without a lease"`
 	Label    []string `query:"label,explode" doc:"Only usage with this label, as KEY=VALUE; repeatable"`
 	Filter   []string `query:"filter,explode" doc:"Any of the filters above as KEY=VALUE, labels as label:KEY=VALUE; repeatable"`
 
-	filter map[string]string
+	filter   map[string]string
+	projects []string // that the asker may see
 }
 
 // Resolve collects the filters and refuses a parameter that is there twice.
 func (q *Question) Resolve(ctx huma.Context) (errs []error) {
+	q.projects = scopeOf(ctx.Context())
 	q.filter, errs = readFilter(ctx)
 	return errs
 }
@@ -70,12 +73,12 @@ func readFilter(ctx huma.Context) (map[string]string, []error) {
 }
 
 func (q *Question) params(tenant string) report.Params {
-	return report.Params{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter}
+	return report.Params{Tenant: tenant, From: q.From, To: q.To, AsOf: q.AsOf, Zone: q.Zone, Filter: q.filter, Projects: q.projects}
 }
 
 type reportInput struct {
 	Kind  string `path:"kind" enum:"spend,waste,utilization,usage,quality" doc:"Which report. The first four carry the same data; waste is in the order of waste."`
-	By    string `query:"by" doc:"Keys to group by, separated by commas: project, instance, unit, node, model, platform, region, hour, day, month, label:KEY"`
+	By    string `query:"by" doc:"Keys to group by, separated by commas: project, instance, unit, node, model, platform, region, plan, hour, day, month, label:KEY"`
 	Top   int    `query:"top" minimum:"0" maximum:"10000" doc:"Only this many rows: those of most cost, or of most idle waste in the waste report. row_count says how many there are; the totals are of all."`
 	Limit int    `query:"limit" minimum:"0" maximum:"10000" doc:"Only a page of this many rows, in the order of their keys; the totals are of all"`
 	After string `query:"after" doc:"The next of the page before"`

@@ -50,13 +50,14 @@ func builtUI() *ui {
 // does not exist is an error, not the page.
 var notThePage = []string{"/api/", "/auth/", "/openapi", "/schemas/"}
 
-// orPage gives what mux has no pattern for to the page.
-func (u *ui) orPage(mux *http.ServeMux) http.Handler {
+// orPage gives what mux has no pattern for to the page, and the rest to next. The page
+// holds no figures, so nobody needs to sign in for it.
+func (u *ui) orPage(mux *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		_, pattern := mux.Handler(r)
 		if !reads || pattern != "" || slices.ContainsFunc(notThePage, func(p string) bool { return strings.HasPrefix(r.URL.Path, p) }) {
-			mux.ServeHTTP(w, r)
+			next.ServeHTTP(w, r)
 			return
 		}
 		u.ServeHTTP(w, r)

@@ -18,7 +18,7 @@ func page(files map[string]string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/events", func(http.ResponseWriter, *http.Request) {})
 	s := &server{Deps: Deps{Log: slog.New(slog.DiscardHandler)}}
-	return s.guard(newUI(folder).orPage(mux))
+	return s.guard(newUI(folder).orPage(mux, mux))
 }
 
 func ask(h http.Handler, method, path, encoding string) *httptest.ResponseRecorder {

@@ -30,17 +30,19 @@ const (
 )
 
 // serverFlags say which running gpumeter to talk to.
-type serverFlags struct{ url, data string }
+type serverFlags struct{ url, data, tokenFile string }
 
 func (f *serverFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "", "server to ask, such as http://127.0.0.1:8080 (default: the one that \"gpumeter up\" wrote to DIR/endpoints.json, else $"+envURL+")")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`FILE` with the token to sign in with (default: $"+envToken+")")
 	cmd.Flags().StringVar(&f.data, "data", "", "data directory `DIR` of the running gpumeter (default: $"+envData+", else "+defaultData+")")
 }
 
 // client talks to one server.
 type client struct {
-	base string
-	http *http.Client
+	base  string
+	token string // empty = none is sent
+	http  *http.Client
 }
 
 func newClient(base string) (*client, error) {
@@ -55,10 +57,19 @@ func newClient(base string) (*client, error) {
 	return &client{base: base, http: &http.Client{Timeout: requestTimeout}}, nil
 }
 
-// client finds the server: --url, then the endpoints file of the data
+// client finds the server and the token.
+func (f *serverFlags) client(ctx context.Context) (*client, error) {
+	c, err := f.server(ctx)
+	if err == nil {
+		c.token, err = f.token()
+	}
+	return c, err
+}
+
+// server finds the server: --url, then the endpoints file of the data
 // directory, then the environment. An endpoints file that nobody answers for is
 // left over from a process that was killed, so the environment still counts.
-func (f *serverFlags) client(ctx context.Context) (*client, error) {
+func (f *serverFlags) server(ctx context.Context) (*client, error) {
 	if f.url != "" {
 		return newClient(f.url)
 	}
@@ -132,6 +143,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	return c.http.Do(req)
 }
 
@@ -192,6 +206,9 @@ func problemOf(res *http.Response) error {
 		}
 	}
 	err := fmt.Errorf("%s", oneLine(text))
+	if res.StatusCode == http.StatusUnauthorized {
+		err = fmt.Errorf("%w; this command takes the token from $%s or --token-file", err, envToken)
+	}
 	if res.StatusCode == http.StatusBadRequest || res.StatusCode == http.StatusUnprocessableEntity {
 		return &usageError{err}
 	}

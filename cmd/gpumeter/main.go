@@ -89,7 +89,7 @@ func root() *cobra.Command {
 
 // clientCommands are the commands that talk to a running gpumeter or need none.
 func clientCommands() []*cobra.Command {
-	return []*cobra.Command{reportCommand(), explainCommand(), statementCommand(), ingestCommand(), quarantineCommand(), pricesCommand()}
+	return []*cobra.Command{reportCommand(), explainCommand(), statementCommand(), ingestCommand(), quarantineCommand(), pricesCommand(), tokenCommand()}
 }
 
 // asGroup makes cmd a group of subcommands: alone it shows its help, and a name

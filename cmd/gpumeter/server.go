@@ -140,6 +140,7 @@ func serveFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringArrayVar(&o.PriceFiles, "prices", nil, "`FILE` of a price book, a contract or a platform profile (YAML) to apply at start where it differs from what is in force (repeatable); until a price book was applied everything is unpriced")
 	f.DurationVar(&o.StuckAfter, "stuck-after", 15*time.Second, "readiness fails when there is backlog and nothing was acknowledged for so long")
 	graceFlags(f, o)
+	signInFlags(f, o)
 }
 
 func upCommand() *cobra.Command {

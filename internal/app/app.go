@@ -67,6 +67,7 @@ type app struct {
 	rater      *rater
 	auditor    *audit.Auditor
 	incidents  *watchedIncidents
+	tokens     *tokensFile // nil = no sign-in
 	producers  []*producer.Producer
 	histories  []*producer.Producer // those with a past to fill in first
 	http       *http.Server
@@ -419,6 +420,9 @@ func (a *app) announce() error {
 		line = append(line, "clickhouse "+hidePassword(e.ClickHouse))
 	}
 	line = append(line, "data "+a.o.Data)
+	if a.http != nil {
+		line = append(line, a.o.SignIn.note(a.o.Listen))
+	}
 	_, err := fmt.Fprintln(a.o.Out, strings.Join(line, "  "))
 	return err
 }

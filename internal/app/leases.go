@@ -58,16 +58,29 @@ type leaseGroup struct {
 
 // leases returns the view for a question, or nil when the tenant has no leases.
 func (s *usageStore) leases(ctx context.Context, q *schema.UsageQuery, outside bool) (*leaseView, error) {
-	lines, err := s.timelines(ctx, q.Tenant, q.Filter["instance"], q.AsOfMs)
+	lines, err := s.timelines(ctx, q.Tenant, only(q.Filter, q.Instances), q.AsOfMs)
 	if err != nil || len(lines) == 0 {
 		return nil, err
 	}
 	return newLeaseView(q, lines, outside)
 }
 
-// timelines returns the states of a tenant's instances, or of the one named.
-func (s *usageStore) timelines(ctx context.Context, tenant, instance string, asOfMs int64) ([][]schema.LeaseSegment, error) {
-	events, err := s.db.LeaseEvents(ctx, tenant, instance, asOfMs)
+// only returns the instances that a filter, and a list that is nil for all, let through;
+// nil for all.
+func only(filter map[string]string, instances []string) []string {
+	one, filtered := filter["instance"]
+	switch {
+	case !filtered || one == "":
+		return instances // a lease is of an instance, so none are without one
+	case instances == nil || slices.Contains(instances, one):
+		return []string{one}
+	}
+	return []string{}
+}
+
+// timelines returns the states of some instances, or of all when instances is nil.
+func (s *usageStore) timelines(ctx context.Context, tenant string, instances []string, asOfMs int64) ([][]schema.LeaseSegment, error) {
+	events, err := s.db.LeaseEvents(ctx, tenant, instances, asOfMs)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +96,8 @@ func (s *usageStore) timelines(ctx context.Context, tenant, instance string, asO
 		return nil, err
 	}
 	lines := aggregator.Timelines(aggregator.SettleLeases(events, facts))
-	if instance != "" {
-		lines = slices.DeleteFunc(lines, func(l []schema.LeaseSegment) bool { return l[0].Instance != instance })
+	if instances != nil {
+		lines = slices.DeleteFunc(lines, func(l []schema.LeaseSegment) bool { return !slices.Contains(instances, l[0].Instance) })
 	}
 	return lines, nil
 }
@@ -202,7 +215,7 @@ func rated(line []schema.LeaseSegment, spans []schema.RatedSpan) iter.Seq[ratedS
 // does not ask for it.
 func (v *leaseView) group(s *schema.LeaseSegment, rate int) int {
 	cell := schema.Cell{Owner: s.Owner}
-	if v.outside || !matches(&cell, v.q.Filter) {
+	if v.outside || !keeps(&v.q, &cell) {
 		return 0
 	}
 	row := rowOf(&cell, 0, v.q.By)
@@ -386,14 +399,15 @@ func (s *usageStore) outsideLease(ctx context.Context, tenant string, fromMs, to
 
 // Leases implements report.Store.
 func (s *usageStore) Leases(ctx context.Context, q schema.EventQuery) ([]schema.LeaseSegment, error) {
-	lines, err := s.timelines(ctx, q.Tenant, q.Filter["instance"], q.AsOfMs)
+	lines, err := s.timelines(ctx, q.Tenant, only(q.Filter, nil), q.AsOfMs)
 	if err != nil {
 		return nil, err
 	}
 	var list []schema.LeaseSegment
 	for _, line := range lines {
 		for i := range line {
-			if line[i].FromMs < q.ToMs && line[i].ToMs > q.FromMs && matches(&schema.Cell{Owner: line[i].Owner}, q.Filter) {
+			in := schema.InScope(q.Projects, line[i].Project) && line[i].FromMs < q.ToMs && line[i].ToMs > q.FromMs
+			if in && matches(&schema.Cell{Owner: line[i].Owner}, q.Filter) {
 				list = append(list, line[i])
 			}
 		}

@@ -30,7 +30,7 @@ type world struct {
 func (w *world) expected(q *schema.UsageQuery, steps []int64) (rows map[string][4]int64, outside int64) {
 	rows = map[string][4]int64{}
 	add := func(piece int, c *schema.Cell, sums [4]int64) {
-		if !matches(c, q.Filter) {
+		if !matches(c, q.Filter) || q.Projects != nil && !slices.Contains(q.Projects, c.Project) || q.Instances != nil && !slices.Contains(q.Instances, c.Instance) {
 			return
 		}
 		key := fmt.Sprintf("%d %q %q %q", piece, rowOf(c, 0, q.By).Keys, c.Model, c.Platform)
@@ -293,6 +293,9 @@ func (s scene) question(t *rapid.T, tenant string) *schema.UsageQuery {
 	q.Filter = rapid.SampledFrom([]map[string]string{
 		nil, nil, nil, {"project": "a"}, {"instance": "i1"}, {"unit": "GPU-1"}, {"unit": ""}, {"label:team": "x/y"}, {"model": "A100", "instance": "it's\t\\3"},
 	}).Draw(t, "filter")
+	q.Projects = rapid.SampledFrom([][]string{nil, nil, {}, {"a"}, {"b", "it's\\"}, {"a", "b"}}).Draw(t, "scope")
+	q.Instances = rapid.SampledFrom([][]string{nil, nil, nil, {}, {"i1"}, {"i1", "it's\t\\3"}}).Draw(t, "instances")
+	q.Activity = rapid.Bool().Draw(t, "activity")
 	if rapid.Bool().Draw(t, "as of") {
 		q.AsOfMs = s.universe.Draw(t, "as of")
 	}
@@ -420,6 +423,13 @@ func sameRows(t *rapid.T, q *schema.UsageQuery, rows []schema.UsageRow, want map
 			if _, twice := got[key]; twice {
 				t.Fatalf("two rows of %s", key)
 			}
+			for _, last := range []struct{ ms, end int64 }{{r.ActiveMs, r.LastActiveMs}, {r.ActiveMs + r.IdleMs, r.LastKnownMs}} {
+				// Idle time of a lease that nobody reported is known and was not seen.
+				if reported := q.Activity && last.ms > 0 && (r.ActiveMs > 0 || r.LastKnownMs > 0); reported != (last.end > 0) ||
+					last.end > 0 && (last.end <= q.Cuts[r.Piece] || last.end > q.Cuts[r.Piece+1]) {
+					t.Fatalf("%s: %d ms, the last of them before %s", key, last.ms, schema.FormatTime(last.end))
+				}
+			}
 			got[key] = [4]int64{r.ActiveMs, r.IdleMs, r.UnknownMs, r.FreeMs}
 		}
 	}
@@ -437,7 +447,7 @@ func sameRows(t *rapid.T, q *schema.UsageQuery, rows []schema.UsageRow, want map
 	for i, c := range q.Cuts {
 		cuts[i] = schema.FormatTime(c)
 	}
-	t.Fatalf("by %v, filter %v, cuts %v, as of %s, now %s: got\n%swant\n%s", q.By, q.Filter, cuts, schema.FormatTime(q.AsOfMs), schema.FormatTime(q.NowMs), text(got), text(want))
+	t.Fatalf("by %v, filter %v, scope %q, cuts %v, as of %s, now %s: got\n%swant\n%s", q.By, q.Filter, q.Projects, cuts, schema.FormatTime(q.AsOfMs), schema.FormatTime(q.NowMs), text(got), text(want))
 }
 
 // What is not held of an event is every millisecond of it in which the state of its

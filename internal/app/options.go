@@ -40,6 +40,7 @@ type Options struct {
 	Roles  Roles
 	Data   string // directory of everything that is kept; default ./data
 	Listen string // of HTTP; default 127.0.0.1:8080; port 0 takes a free one
+	SignIn SignIn // of HTTP
 	Tenant string
 
 	NATSURL        string // empty: embedded, or the one in Data/endpoints.json
@@ -126,6 +127,8 @@ func (o *Options) fill() error {
 	var faults []error
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
 		faults = append(faults, fmt.Errorf("--listen %q is not host:port", o.Listen))
+	} else if o.Roles.Serve {
+		faults = append(faults, o.SignIn.check(o.Listen)...)
 	}
 	for _, u := range o.ScrapeURLs {
 		if p, err := url.Parse(u); err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" {

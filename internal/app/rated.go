@@ -36,7 +36,7 @@ func (s ratedStore) usage(ctx context.Context, tenant string, instances []string
 	var lines [][]schema.LeaseSegment
 	var meters, outages []schema.StoredOther
 	g, within := errgroup.WithContext(ctx)
-	g.Go(func() (err error) { lines, err = s.linesOf(within, tenant, instances, asOfMs); return err })
+	g.Go(func() (err error) { lines, err = s.timelines(within, tenant, instances, asOfMs); return err })
 	g.Go(func() (err error) {
 		meters, err = s.settledOthers(within, s.db.Meters, tenant, instances, nowMs, asOfMs)
 		return err
@@ -71,22 +71,6 @@ func (s ratedStore) usage(ctx context.Context, tenant string, instances []string
 		})
 	}
 	return u, nil
-}
-
-// linesOf returns the timelines of some instances, or of all, by their names.
-func (s ratedStore) linesOf(ctx context.Context, tenant string, instances []string, asOfMs int64) ([][]schema.LeaseSegment, error) {
-	if instances == nil {
-		return s.timelines(ctx, tenant, "", asOfMs)
-	}
-	var lines [][]schema.LeaseSegment
-	for _, name := range slices.Sorted(slices.Values(instances)) {
-		line, err := s.timelines(ctx, tenant, name, asOfMs)
-		if err != nil {
-			return nil, err
-		}
-		lines = append(lines, line...)
-	}
-	return lines, nil
 }
 
 func exactText(x *big.Rat) string {

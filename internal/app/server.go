@@ -30,6 +30,11 @@ func (a *app) buildServer(ctx context.Context) error {
 	if err := a.buildControl(ctx); err != nil {
 		return err
 	}
+	signIn, tokens, err := a.o.SignIn.build(a.o.Listen, a.o.Clock, a.o.Logger.With("part", "sign-in"))
+	if err != nil {
+		return err
+	}
+	a.tokens = tokens
 	a.releaser = &releaser{
 		store: a.db, publish: a.publisher.Publish, clock: a.o.Clock,
 		log: a.o.Logger.With("part", "release"), at: haltPoints(a.o.Data),
@@ -45,7 +50,7 @@ func (a *app) buildServer(ctx context.Context) error {
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
 		Reports: service, Plans: service, Statements: statements, Prices: a.terms, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
-		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger,
+		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger, SignIn: signIn,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 	}))
 	return nil
@@ -177,6 +182,9 @@ func (a *app) ready() []web.Component {
 	}
 	if a.incidents != nil {
 		parts = append(parts, a.incidents.component())
+	}
+	if a.tokens != nil {
+		parts = append(parts, a.tokens.component())
 	}
 	for _, p := range a.allProducers() {
 		add("agent", p.Ready(), "sampling and sending")

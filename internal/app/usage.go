@@ -142,8 +142,8 @@ func (s *usageStore) fromEvents(ctx context.Context, q *schema.UsageQuery, fromM
 				}
 				covering.add(&cell, span, windows[at])
 			}
-			if matches(&cell, q.Filter) {
-				sums.add(ratedRow(&cell, pieces[at], q.By, span))
+			if keeps(q, &cell) {
+				sums.add(ratedRow(&cell, pieces[at], q.By, span, last(q, windows[at].EndMs)))
 			}
 		}
 		return nil
@@ -193,13 +193,33 @@ func rowOf(c *schema.Cell, piece int, by []string) schema.UsageRow {
 	return r
 }
 
-// ratedRow is a row of the usage of an instance under a lease, nil = under none.
-func ratedRow(c *schema.Cell, piece int, by []string, span *leaseSpan) schema.UsageRow {
+// last is the end of a window if the question asks for it.
+func last(q *schema.UsageQuery, endMs int64) int64 {
+	if q.Activity {
+		return endMs
+	}
+	return 0
+}
+
+// ratedRow is a row of the usage of an instance under a lease, nil = under none. The
+// window of the usage ends at endMs; 0 = nobody asks.
+func ratedRow(c *schema.Cell, piece int, by []string, span *leaseSpan, endMs int64) schema.UsageRow {
 	r := rowOf(c, piece, by)
+	if r.ActiveMs > 0 {
+		r.LastActiveMs = endMs
+	}
+	if r.ActiveMs+r.IdleMs > 0 {
+		r.LastKnownMs = endMs
+	}
 	if span != nil {
 		r.Rate = span.rate
 	}
 	return r
+}
+
+// keeps says whether usage is part of the answer to a question.
+func keeps(q *schema.UsageQuery, c *schema.Cell) bool {
+	return matches(c, q.Filter) && schema.InScope(q.Projects, c.Project) && (q.Instances == nil || slices.Contains(q.Instances, c.Instance))
 }
 
 func matches(c *schema.Cell, filter map[string]string) bool {
@@ -272,7 +292,7 @@ func (s *usageStore) Events(ctx context.Context, q schema.EventQuery) ([]schema.
 	if err != nil {
 		return nil, "", err
 	}
-	lines, err := s.timelines(ctx, q.Tenant, q.Filter["instance"], q.AsOfMs)
+	lines, err := s.timelines(ctx, q.Tenant, only(q.Filter, nil), q.AsOfMs)
 	if err != nil {
 		return nil, "", err
 	}

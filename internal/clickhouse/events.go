@@ -20,7 +20,7 @@ func (db *DB) Events(ctx context.Context, q schema.EventQuery) ([]schema.StoredE
 	if limit <= 0 || limit > 10_000 {
 		limit = 1000
 	}
-	where := "tenant = " + quoteText(q.Tenant) + " AND " + overlappingRange(q.FromMs, q.ToMs) + filterCondition(q.Filter) + asOfCondition(q.AsOfMs)
+	where := "tenant = " + quoteText(q.Tenant) + " AND " + overlappingRange(q.FromMs, q.ToMs) + filterCondition(q.Filter) + scopeCondition(q.Projects) + asOfCondition(q.AsOfMs)
 	after, err := cursorCondition(q.After)
 	if err != nil {
 		return nil, "", err

@@ -14,15 +14,18 @@ import (
 )
 
 // LeaseEvents returns the stored lease events of a tenant, copies and conflicts
-// included, that the stream had stored by asOfMs (0 = all). With an instance it
-// returns those of every identity that names the instance in any of its copies,
-// so that the copy that counts is among them.
-func (db *DB) LeaseEvents(ctx context.Context, tenant, instance string, asOfMs int64) ([]schema.StoredLease, error) {
-	if instance == "" {
+// included, that the stream had stored by asOfMs (0 = all). With instances, which are nil
+// for all, it returns those of every identity that names one of them in any of its
+// copies, so that the copy that counts is among them.
+func (db *DB) LeaseEvents(ctx context.Context, tenant string, instances []string, asOfMs int64) ([]schema.StoredLease, error) {
+	if instances == nil {
 		return db.leaseEvents(ctx, tenant, "", asOfMs)
 	}
+	if len(instances) == 0 {
+		return nil, nil
+	}
 	of := "tenant = " + quoteText(tenant) + asOfCondition(asOfMs)
-	return db.leaseEvents(ctx, tenant, " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE "+of+" AND instance = "+quoteText(instance)+")", asOfMs)
+	return db.leaseEvents(ctx, tenant, " AND (source, id) IN (SELECT source, id FROM raw_lease WHERE "+of+" AND instance IN ("+quotedList(instances)+"))", asOfMs)
 }
 
 // leaseEvents returns those that meet the further condition.

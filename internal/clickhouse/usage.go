@@ -75,7 +75,7 @@ func (db *DB) Usage(ctx context.Context, q *schema.UsageQuery, grain Grain, w Wi
 	defer rows.Close()
 	var list []schema.UsageRow
 	for rows.Next() {
-		r, err := scanUsage(rows, len(q.By))
+		r, err := scanUsage(rows, q)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", grain.table, err)
 		}
@@ -92,7 +92,7 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 	if w.Leases != nil {
 		windows = leasedCondition
 	}
-	where := "tenant = " + quoteText(q.Tenant) + " AND " + windows(w) + filterCondition(q.Filter)
+	where := "tenant = " + quoteText(q.Tenant) + " AND " + windows(w) + filterCondition(q.Filter) + scopeCondition(q.Projects) + instancesCondition(q.Instances)
 	if condition != "" {
 		where += " AND " + condition
 	}
@@ -111,12 +111,17 @@ func usageQuery(q *schema.UsageQuery, grain Grain, w Windows, condition string, 
 	selected := append([]string{pieceOf(q.Cuts) + " AS piece", "model", "platform", "region", "toUInt32(" + rate + ") AS rated"}, keys...)
 	sums := []string{"sum(u.active_ms)", "sum(u.idle_ms)", "sumIf(u.idle_ms, u.instance = '')", "sum(u.unknown_ms)", "sum(u.utilization_ms)", "sum(toUInt128(u.utilization_sum))",
 		"sum(u.memory_ms)", "sum(toUInt128(u.memory_byte_ms))", "sum(u.energy_mj)", "sum(u.energy_ms)", "sum(u.overlap_ms)", "sum(u.oversubscribed_ms)"}
+	if q.Activity {
+		for _, condition := range []string{"u.active_ms > 0", "u.active_ms + u.idle_ms > 0"} {
+			sums = append(sums, fmt.Sprintf("toInt64(maxIf(toUnixTimestamp(u.`window`) + %d, %s)) * 1000", grain.length/1000, condition))
+		}
+	}
 	return "SELECT " + strings.Join(append(selected, sums...), ", ") + " FROM (" + source + ") AS u GROUP BY " +
 		strings.Join(group, ", ") + " ORDER BY " + strings.Join(append(order, group...), ", ")
 }
 
-func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow, error) {
-	r := schema.UsageRow{Keys: make([]string, keys)}
+func scanUsage(rows interface{ Scan(...any) error }, q *schema.UsageQuery) (schema.UsageRow, error) {
+	r := schema.UsageRow{Keys: make([]string, len(q.By))}
 	var piece int64
 	var rate uint32
 	var active, idle, free, unknown, utilizationMs, memoryMs, energyMj, energyMs, overlap, oversubscribed uint64
@@ -126,6 +131,9 @@ func scanUsage(rows interface{ Scan(...any) error }, keys int) (schema.UsageRow,
 		into = append(into, &r.Keys[i])
 	}
 	into = append(into, &active, &idle, &free, &unknown, &utilizationMs, r.UtilizationSum, &memoryMs, r.MemoryByteMs, &energyMj, &energyMs, &overlap, &oversubscribed)
+	if q.Activity {
+		into = append(into, &r.LastActiveMs, &r.LastKnownMs)
+	}
 	if err := rows.Scan(into...); err != nil {
 		return r, err
 	}
@@ -221,6 +229,28 @@ func filterCondition(filter map[string]string) string {
 		b.WriteString(" AND " + dimension(by) + " = " + quoteText(filter[by]))
 	}
 	return b.String()
+}
+
+// scopeCondition is [schema.InScope] of the column project.
+func scopeCondition(projects []string) string {
+	switch {
+	case projects == nil:
+		return ""
+	case len(projects) == 0:
+		return " AND 0"
+	}
+	return " AND project != '' AND project IN (" + quotedList(projects) + ")"
+}
+
+// instancesCondition keeps rows of some instances; nil = of all.
+func instancesCondition(instances []string) string {
+	switch {
+	case instances == nil:
+		return ""
+	case len(instances) == 0:
+		return " AND 0"
+	}
+	return " AND instance IN (" + quotedList(instances) + ")"
 }
 
 func sortedKeys(m map[string]string) []string {

@@ -35,7 +35,7 @@ func (db *DB) UsageRows(ctx context.Context, q *schema.UsageScan, grain Grain, w
 		defer rows.Close()
 		defer cancel()
 		for rows.Next() {
-			r, err := scanUsage(rows, len(q.By))
+			r, err := scanUsage(rows, &q.UsageQuery)
 			if err != nil {
 				yield(r, fmt.Errorf("read %s in order: %w", grain.table, err))
 				return
