@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Store interface {
 	PutMinutes(ctx context.Context, tenant string, cells []schema.Cell) error
 	// MarkHours marks the hours of minute marks under one new id.
 	MarkHours(ctx context.Context, marks []schema.Mark, id uint64, nowMs int64) error
+	// CoarseSpans returns the spans of hours whose minutes need not be kept, in order.
+	CoarseSpans(ctx context.Context, tenant string, fromMs, toMs int64) ([]schema.Interval, error)
 	// PutHours sums up the minutes of marked hours.
 	PutHours(ctx context.Context, marks []schema.Mark) error
 	ClearMarks(ctx context.Context, marks []schema.Mark) error
@@ -61,6 +64,7 @@ const (
 	maxChunkUnits = 60_000 // units of the marks of one chunk
 	maxChunkMarks = 3_000
 	maxChunkMs    = 24 * schema.HourMs // span of a chunk of more than a few units
+	maxCells      = 300_000            // cells held before they are written
 	fewUnits      = 5_000
 )
 
@@ -219,7 +223,11 @@ func (d *Driver) grain(ctx context.Context, grain string) (int, error) {
 // minutes recomputes the minutes of one chunk. The order matters: the marks stay
 // until the amounts and the marks of their hours are on disk.
 func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
-	windows := windowsOf(marks)
+	all, err := d.whole(ctx, marks)
+	if err != nil {
+		return err
+	}
+	windows, written := windowsOf(all), 0
 	units := 0
 	for _, m := range marks {
 		units += m.Count
@@ -227,7 +235,13 @@ func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
 	cells := make([]schema.Cell, 0, units)
 	c, places := computation{threshold: d.o.Threshold}, elsewhere{}
 	d.o.At("before-recompute")
-	err := d.o.Store.UnitEvents(ctx, marks, func(events []schema.StoredEvent, facts *schema.Settlement) error {
+	err = d.o.Store.UnitEvents(ctx, all, func(events []schema.StoredEvent, facts *schema.Settlement) error {
+		if len(cells) > maxCells {
+			if err := d.o.Store.PutMinutes(ctx, marks[0].Tenant, cells); err != nil {
+				return err
+			}
+			written, cells = written+len(cells), cells[:0]
+		}
 		c.settle(events, facts)
 		here := touched(windows, events)
 		for i, w := range here {
@@ -258,10 +272,34 @@ func (d *Driver) minutes(ctx context.Context, marks []schema.Mark) error {
 		return err
 	}
 	d.mu.Lock()
-	d.status.Minutes += int64(len(cells))
+	d.status.Minutes += int64(written + len(cells))
 	d.status.Windows += int64(len(marks))
 	d.mu.Unlock()
 	return nil
+}
+
+// whole adds to marks those of all minutes of the hours that have no minutes yet and
+// that a mark touches: such an hour is summed up from its minutes from now on.
+func (d *Driver) whole(ctx context.Context, marks []schema.Mark) ([]schema.Mark, error) {
+	coarse, err := d.o.Store.CoarseSpans(ctx, marks[0].Tenant, marks[0].WindowMs, marks[len(marks)-1].WindowMs+1)
+	if err != nil || len(coarse) == 0 {
+		return marks, err
+	}
+	all, last := slices.Clone(marks), int64(-1)
+	for _, m := range marks {
+		hour := schema.Floor(m.WindowMs, schema.HourMs)
+		if hour == last || !slices.ContainsFunc(coarse, func(i schema.Interval) bool { return i.FromMs <= hour && hour < i.ToMs }) {
+			continue
+		}
+		last = hour
+		for at := hour; at < hour+schema.HourMs; at += schema.MinuteMs {
+			minute := m
+			minute.WindowMs = at
+			all = append(all, minute)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b schema.Mark) int { return cmp.Compare(a.WindowMs, b.WindowMs) })
+	return all, nil
 }
 
 // due returns the hour marks that have rested long enough, together with the

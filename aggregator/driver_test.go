@@ -181,6 +181,9 @@ func (nothing) Affected(context.Context, []schema.Mark) ([]schema.Copy, error) {
 func (nothing) UnitEvents(context.Context, []schema.Mark, func([]schema.StoredEvent, *schema.Settlement) error) error {
 	return nil
 }
+func (nothing) CoarseSpans(context.Context, string, int64, int64) ([]schema.Interval, error) {
+	return nil, nil
+}
 func (nothing) PutMinutes(context.Context, string, []schema.Cell) error       { return nil }
 func (nothing) MarkHours(context.Context, []schema.Mark, uint64, int64) error { return nil }
 func (nothing) PutHours(context.Context, []schema.Mark) error                 { return nil }

@@ -19,6 +19,8 @@ type memory struct {
 	marks []schema.Mark
 	sums  map[markKey]int // by mark: written minus cleared
 	cells map[cellKey]schema.Cell
+
+	coarse []schema.Interval
 }
 
 type markKey struct {
@@ -136,6 +138,10 @@ func (s *memory) Affected(_ context.Context, marks []schema.Mark) ([]schema.Copy
 		}
 	}
 	return slices.DeleteFunc(facts.Copies, func(c schema.Copy) bool { return !reached[c.Identity] }), nil
+}
+
+func (s *memory) CoarseSpans(_ context.Context, _ string, fromMs, toMs int64) ([]schema.Interval, error) {
+	return slices.DeleteFunc(slices.Clone(s.coarse), func(i schema.Interval) bool { return i.FromMs >= toMs || i.ToMs <= fromMs }), nil
 }
 
 func (s *memory) WriteMarks(_ context.Context, marks []schema.Mark) error { return s.write(marks, 1) }

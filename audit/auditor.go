@@ -54,6 +54,8 @@ type Hours interface {
 	Marked(ctx context.Context, h schema.TenantHour) (bool, error)
 	// ReadBothWays says where two ways of reading an hour disagree.
 	ReadBothWays(ctx context.Context, h schema.TenantHour) (string, error)
+	// Coarse says whether the minutes of an hour need not be kept.
+	Coarse(ctx context.Context, h schema.TenantHour) (bool, error)
 	KeptMinutes(ctx context.Context, tenant string, fromMs, toMs int64) ([]schema.Cell, error)
 	KeptHour(ctx context.Context, h schema.TenantHour) ([]schema.Cell, error)
 }

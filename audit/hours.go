@@ -121,6 +121,10 @@ type cellKey struct {
 // derived computes an hour from its events and says where what is kept differs
 // ("" = nowhere).
 func (p *pass) derived(ctx context.Context, h schema.TenantHour) (string, error) {
+	coarse, err := p.o.Store.Coarse(ctx, h)
+	if err != nil {
+		return "", err
+	}
 	sums := map[cellKey]schema.Amounts{}
 	for from := h.HourMs; from < h.HourMs+schema.HourMs; from += sliceMs {
 		fresh, err := p.o.Compute(ctx, h.Tenant, from, from+sliceMs)
@@ -143,7 +147,7 @@ func (p *pass) derived(ctx context.Context, h schema.TenantHour) (string, error)
 			sum.Add(&c.Amounts)
 			sums[k] = sum
 		}
-		if differs := compare(want, kept); differs != "" {
+		if differs := compare(want, kept, coarse); differs != "" {
 			return "minute of " + differs, nil
 		}
 	}
@@ -151,14 +155,15 @@ func (p *pass) derived(ctx context.Context, h schema.TenantHour) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if differs := compare(sums, kept); differs != "" {
+	if differs := compare(sums, kept, false); differs != "" {
 		return "hour of " + differs, nil
 	}
 	return "", nil
 }
 
-// compare names the first cell that differs. It empties want.
-func compare(want map[cellKey]schema.Amounts, kept []schema.Cell) string {
+// compare names the first cell that differs. It empties want. Of some cells nothing
+// may be kept.
+func compare(want map[cellKey]schema.Amounts, kept []schema.Cell, some bool) string {
 	for i := range kept {
 		c := &kept[i]
 		k := cellKey{c.Unit, c.WindowMs, c.Owner}
@@ -169,6 +174,9 @@ func compare(want map[cellKey]schema.Amounts, kept []schema.Cell) string {
 		delete(want, k)
 	}
 	for k, w := range want {
+		if some {
+			break
+		}
 		return fmt.Sprintf("%s at %s: nothing is kept, its events give %s", k.unit, schema.FormatTime(k.windowMs), amountsText(w))
 	}
 	return ""

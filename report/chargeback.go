@@ -19,7 +19,7 @@ type Chargeback struct {
 	Share    string       `json:"share" enum:"proportional,even,none" doc:"How what is of no project is divided"`
 	Projects []ProjectRow `json:"projects" doc:"By name"`
 	// Unallocated is what no project pays for.
-	Unallocated *ProjectAmounts `json:"unallocated" nullable:"true" doc:"What is of no project: direct all of it, shared what the projects take of it (negative), total what is left. Null when the asker sees some projects only."`
+	Unallocated *ProjectAmounts `json:"unallocated" doc:"What is of no project: direct all of it, shared what the projects take of it (negative), total what is left. Null when the asker sees some projects only."`
 	Totals      ProjectAmounts  `json:"totals" doc:"The sums of the columns"`
 }
 

@@ -52,7 +52,7 @@ type InstanceList struct {
 	Next       *string        `json:"next" nullable:"true" doc:"The after of the next page; null on the last"`
 	Items      []InstanceItem `json:"items"`
 	Totals     Shown          `json:"totals" doc:"Of the span and filter, whatever state and q say"`
-	Unassigned *Shown         `json:"unassigned" nullable:"true" doc:"The part of totals that is of no instance: units that nobody held, commitments that nobody used; null = there is none"`
+	Unassigned *Shown         `json:"unassigned" doc:"The part of totals that is of no instance: units that nobody held, commitments that nobody used; null = there is none"`
 }
 
 // InstanceItem is an instance.

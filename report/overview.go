@@ -34,14 +34,14 @@ type Overview struct {
 	Month           SpanFigures       `json:"month" doc:"Since the month began in the zone"`
 	LastMonth       SpanFigures       `json:"last_month" doc:"The whole month before"`
 	LastMonthToDate SpanFigures       `json:"last_month_to_date" doc:"The month before, as far as this one has come"`
-	Budget          *BudgetFigures    `json:"budget" nullable:"true" doc:"Null when there is none for what is asked for"`
-	Forecast        *Forecast         `json:"forecast" nullable:"true" doc:"Null when nothing is known to foresee it by"`
+	Budget          *BudgetFigures    `json:"budget" doc:"Null when there is none for what is asked for"`
+	Forecast        *Forecast         `json:"forecast" doc:"Null when nothing is known to foresee it by"`
 	Hours           []KeyFigures      `json:"hours" doc:"Of the last 24 hours, the one that has begun among them"`
 	Range           SpanFigures       `json:"range" doc:"The span that was asked for; the month to date by default"`
 	Series          Series            `json:"series" doc:"The range over time"`
 	By              OverviewBy        `json:"by" doc:"The range by what it was spent on; the rows of each list add up to the range"`
 	Coverage        *string           `json:"coverage" nullable:"true" doc:"Part of the range's allocated time of which it is known what the units did; null without any"`
-	Quality         SpanQuality       `json:"quality" doc:"Of the last 24 hours"`
+	Quality         *SpanQuality      `json:"quality" doc:"Of the last 24 hours; null for those who may see some projects only"`
 }
 
 // Shown are figures with the currency that their amounts are written in.
@@ -147,16 +147,21 @@ func (s *Service) Overview(ctx context.Context, p OverviewParams) (*Overview, er
 	if err := ch.err(); err != nil {
 		return nil, err
 	}
+	if s.Budget != nil && !req.scoped() {
+		if o.Budget, err = b.budget(s.Budget(req.Tenant, req.Filter), o); err != nil {
+			return nil, err
+		}
+	}
+	if req.scoped() {
+		return o, nil
+	}
 	day := pricing.Span{FromMs: spans.atMs - dayMs, ToMs: spans.atMs}
 	quality, err := s.Store.Quality(ctx, req.Tenant, day.FromMs, day.ToMs, req.AsOfMs)
 	if err != nil {
 		return nil, fmt.Errorf("overview: quality: %w", err)
 	}
-	o.Quality = SpanQuality{instantIn(utc, day.FromMs), instantIn(utc, day.ToMs), quality}
-	if s.Budget != nil {
-		o.Budget, err = b.budget(s.Budget(req.Tenant, req.Filter), o)
-	}
-	return o, err
+	o.Quality = &SpanQuality{instantIn(utc, day.FromMs), instantIn(utc, day.ToMs), quality}
+	return o, nil
 }
 
 // parseOverview checks a question. The request's span holds all spans of the overview.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -42,6 +43,25 @@ type Identity struct {
 }
 
 type identityKey struct{}
+
+// againKey holds a function that says who the asker is now.
+type againKey struct{}
+
+// stillSees fails when the asker has signed out, or may see something else than projects.
+func stillSees(ctx context.Context, projects []string) error {
+	again, ok := ctx.Value(againKey{}).(func() (Identity, error))
+	if !ok {
+		return nil
+	}
+	who, err := again()
+	if err != nil {
+		return err
+	}
+	if who.Role < Viewer || (who.Projects == nil) != (projects == nil) || !slices.Equal(who.Projects, projects) {
+		return errors.New("what you may see has changed; sign in again")
+	}
+	return nil
+}
 
 func identityOf(ctx context.Context) Identity {
 	who, _ := ctx.Value(identityKey{}).(Identity)
@@ -87,6 +107,15 @@ var accessOf = map[string]access{
 
 	"GET /api/v1/reports/{kind}": {role: Viewer, parts: true}, // but quality, which report refuses
 	"GET /api/v1/explain":        {role: Viewer, parts: true},
+	"GET " + overviewPath:        {role: Viewer, parts: true},
+	"GET " + livePath:            {role: Viewer, parts: true},
+	"GET " + projectsPath:        {role: Viewer, parts: true},
+	"GET " + instancesPath:       {role: Viewer, parts: true},
+
+	"GET " + instancesPath + "/{id}":          {role: Viewer, parts: true},
+	"GET " + instancesPath + "/{id}/timeline": {role: Viewer, parts: true},
+	"GET " + instancesPath + "/{id}/charges":  {role: Viewer, parts: true},
+
 	"GET /api/v1/charges/{line}": {role: Viewer, parts: true},
 
 	"GET /api/v1/reports/plans":                {role: Viewer},
@@ -135,6 +164,10 @@ func (m *routes) HandleFunc(pattern string, f func(http.ResponseWriter, *http.Re
 
 // authorize lets through who may, and notes in the context who that is.
 func (s *server) authorize(mux *routes) http.Handler {
+	answer, err := compressed(tagged(mux))
+	if err != nil {
+		panic("web: " + err.Error()) // its options are constants
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.asks(r)
 		if err != nil {
@@ -154,7 +187,9 @@ func (s *server) authorize(mux *routes) http.Handler {
 			writeProblem(w, http.StatusForbidden, fmt.Sprintf("this cannot be told apart by project, and %s may see some projects only", who.Name))
 			return
 		}
-		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), identityKey{}, who)))
+		ctx := context.WithValue(r.Context(), identityKey{}, who)
+		ctx = context.WithValue(ctx, againKey{}, func() (Identity, error) { return s.asks(r) })
+		answer.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 

@@ -45,6 +45,7 @@ type Component struct {
 // exist, so a server without a stream does not pretend to take events.
 type Deps struct {
 	Reports    Reports
+	Board      Board
 	Plans      Plans
 	Statements Statements
 	Prices     Prices
@@ -57,10 +58,16 @@ type Deps struct {
 	// Ready returns the state of every component. None at all is ready.
 	Ready   func() []Component
 	Metrics http.Handler
-	SignIn  SignIn
-	Log     *slog.Logger // slog.Default when nil
-	Tenant  string       // schema.DefaultTenant when empty
-	Version string       // of the program, for the OpenAPI document
+	// Changed returns a text that differs whenever anything that is stored does. With nil,
+	// answers that are kept are computed anew every few seconds.
+	Changed func(ctx context.Context) (string, error)
+	// Background runs a function until the program stops. It keeps live figures up to date;
+	// with nil they stand still.
+	Background func(run func(ctx context.Context) error)
+	SignIn     SignIn
+	Log        *slog.Logger // slog.Default when nil
+	Tenant     string       // schema.DefaultTenant when empty
+	Version    string       // of the program, for the OpenAPI document
 }
 
 // Ref names one item of the quarantine. Its text is

@@ -28,6 +28,9 @@ const ReportTimeout = 5 * time.Minute
 // asked for less.
 const CloseTimeout = 15 * time.Minute
 
+// streamTimeout bounds a stream; a client then opens another.
+const streamTimeout = 24 * time.Hour
+
 // writeMargin is how much longer than its request an answer may take.
 const writeMargin = 15 * time.Second
 
@@ -41,8 +44,10 @@ func timeoutOf(r *http.Request) time.Duration {
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == statementsPath:
 		return CloseTimeout
-	case is("/api/v1/reports/"), is("/api/v1/explain"), is(statementsPath + "/"):
+	case is("/api/v1/reports/"), is("/api/v1/explain"), is(statementsPath + "/"), is(overviewPath), is(instancesPath), is(projectsPath):
 		return ReportTimeout
+	case is(livePath):
+		return streamTimeout
 	}
 	return requestTimeout
 }
@@ -51,7 +56,13 @@ func timeoutOf(r *http.Request) time.Duration {
 func Handler(d Deps) http.Handler {
 	s, mux := newServer(d)
 	answers := http.NewCrossOriginProtection().Handler(s.authorize(mux))
-	return s.guard(s.hosts(builtUI().orPage(&mux.ServeMux, answers)))
+	return &handler{s.guard(s.hosts(builtUI().orPage(&mux.ServeMux, answers))), s}
+}
+
+// handler ends its streams when the server stops; they would keep it waiting.
+type handler struct {
+	http.Handler
+	s *server
 }
 
 // newServer registers all routes. A new one needs a row in accessOf and a case in
@@ -76,8 +87,16 @@ func newServer(d Deps) (*server, *routes) {
 	config.SchemasPath = ""                    // nothing links to it
 	config.CreateHooks = nil                   // would add a "$schema" key to every answer
 	config.RejectUnknownQueryParameters = true // a misspelt filter would give the figure of everything
-	s := &server{Deps: d, api: humago.New(mux, config), sessions: newSessions(d.SignIn.Now)}
+	s := &server{Deps: d, api: humago.New(mux, config), sessions: newSessions(d.SignIn.Now),
+		overviews: newKept(d.Changed, d.Log, mostOverviews), tables: newKept(d.Changed, d.Log, mostTables),
+	}
+	s.streams, s.stopStreams = context.WithCancel(context.Background())
+	if d.Background != nil {
+		d.Background(s.overviews.run)
+		d.Background(s.tables.run)
+	}
 	s.registerReports()
+	s.registerBoard()
 	s.registerPlans()
 	s.registerStatements()
 	s.registerPrices()
@@ -103,7 +122,7 @@ func Routes(d Deps) []string {
 // Server returns an http.Server for h with every wait bounded. The caller sets
 // the address or brings a listener.
 func Server(h http.Handler) *http.Server {
-	return &http.Server{
+	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
@@ -111,12 +130,20 @@ func Server(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 	}
+	if h, ok := h.(*handler); ok {
+		server.RegisterOnShutdown(h.s.stopStreams)
+	}
+	return server
 }
 
 type server struct {
 	Deps
 	api      huma.API
 	sessions *sessions
+
+	overviews, tables *kept
+	streams           context.Context // ends when the server stops
+	stopStreams       context.CancelFunc
 }
 
 // guard sets what every answer carries, bounds the time and turns a panic into

@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/gpumeter/gpumeter/report"
 	"github.com/gpumeter/gpumeter/schema"
@@ -21,12 +22,14 @@ var update = flag.Bool("update", false, "write web/ui/openapi.json anew")
 // everything has every dependency, so that every route exists. None is called.
 func everything(t *testing.T) Deps {
 	d := Deps{
-		Reports: &report.Service{}, Plans: &report.Service{}, Statements: struct{ Statements }{}, Prices: struct{ Prices }{},
+		Reports: &report.Service{}, Board: &report.Service{}, Plans: &report.Service{}, Statements: struct{ Statements }{}, Prices: struct{ Prices }{},
 		Quarantine: struct{ Quarantine }{},
 		Ingest:     func(context.Context, []schema.Message) ([]schema.Receipt, error) { return nil, nil },
 		Status:     func(context.Context) (any, error) { return nil, nil },
 		Ready:      func() []Component { return nil },
-		Metrics:    http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler), Tenant: "default", Version: "dev",
+		Changed:    func(context.Context) (string, error) { return "", nil },
+		Background: func(func(context.Context) error) {}, SignIn: SignIn{Now: time.Now},
+		Metrics: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler), Tenant: "default", Version: "dev",
 	}
 	for v, i := reflect.ValueOf(d), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {

@@ -19,7 +19,7 @@ func serverCommands() []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(), agentCommand(), consumeCommand(), aggregateCommand(), serveCommand(),
 		brokerCommand(), engineCommand(), engineChildCommand(),
-		migrateCommand(), rebuildCommand(), benchCommand(), auditCommand(),
+		migrateCommand(), rebuildCommand(), simulateCommand(), benchCommand(), auditCommand(),
 	}
 }
 

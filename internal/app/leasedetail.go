@@ -242,16 +242,17 @@ func indexOf(windows []aggregator.Window, startMs int64) int {
 	return at
 }
 
-// minuteDetails computes the minutes in which leases change.
-func (s *usageStore) minuteDetails(ctx context.Context, v *leaseView, sums *rowSums) error {
-	units, err := s.db.InstanceUnits(ctx, v.q.Tenant, v.finerMinutes)
+// windowDetails computes windows of a grain in which leases change, or that the sums
+// of the grain cannot tell.
+func (s *usageStore) windowDetails(ctx context.Context, v *leaseView, grain clickhouse.Grain, windows []clickhouse.InstanceWindow, sums *rowSums) error {
+	units, err := s.db.InstanceUnits(ctx, v.q.Tenant, grain, windows)
 	if err != nil {
 		return err
 	}
 	var list []detail
-	for _, m := range v.finerMinutes {
-		if len(units[m]) > 0 {
-			list = append(list, detail{instance: m.Instance, window: aggregator.Window{StartMs: m.StartMs, EndMs: m.StartMs + schema.MinuteMs}, units: units[m]})
+	for _, w := range windows {
+		if len(units[w]) > 0 {
+			list = append(list, detail{instance: w.Instance, window: aggregator.Window{StartMs: w.StartMs, EndMs: w.StartMs + grain.Ms()}, units: units[w]})
 		}
 	}
 	return s.details(ctx, v, list, sums)

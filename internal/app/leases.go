@@ -38,6 +38,8 @@ type leaseView struct {
 	// What usage_hour and usage_minute cannot tell, outside of the windows that
 	// the question itself cuts.
 	finerHours, finerMinutes []clickhouse.InstanceWindow
+	// Hours of single instances that usage_hour cannot tell and that have no minutes.
+	coarseHours []clickhouse.InstanceWindow
 }
 
 // leaseSpan is a time in which an instance's lease says the same about its usage.
@@ -320,14 +322,15 @@ func (v *leaseView) finish(rows []schema.UsageRow) ([]schema.UsageRow, error) {
 
 // changes finds the windows in which the lease of an instance changes. Those that
 // are computed finer anyway are left out.
-func (v *leaseView) changes(openHours, brokenMinutes []int64) {
+func (v *leaseView) changes(p *plan) {
+	openHours, brokenMinutes := p.hours.Except, p.minutes.Except
 	for instance, spans := range v.spans {
 		for _, s := range spans[1:] {
 			hour, minute := schema.Floor(s.fromMs, schema.HourMs), schema.Floor(s.fromMs, schema.MinuteMs)
 			if _, open := slices.BinarySearch(openHours, hour); hour != s.fromMs && !open {
 				v.finerHours = append(v.finerHours, clickhouse.InstanceWindow{Instance: instance, StartMs: hour})
 			}
-			if _, broken := slices.BinarySearch(brokenMinutes, minute); minute != s.fromMs && !broken {
+			if _, broken := slices.BinarySearch(brokenMinutes, minute); minute != s.fromMs && !broken && p.hasMinutes(hour) {
 				v.finerMinutes = append(v.finerMinutes, clickhouse.InstanceWindow{Instance: instance, StartMs: minute})
 			}
 		}
@@ -364,8 +367,9 @@ func (s *usageStore) compare(ctx context.Context, v *leaseView, grain clickhouse
 
 // planLeases says of both grains which windows are added up, and takes what they cover
 // from the leased time.
-func (s *usageStore) planLeases(ctx context.Context, v *leaseView, hours, minutes *clickhouse.Windows) error {
-	v.changes(hours.Except, minutes.Except)
+func (s *usageStore) planLeases(ctx context.Context, v *leaseView, p *plan) error {
+	hours, minutes := &p.hours, &p.minutes
+	v.changes(p)
 	hours.Leases, minutes.Leases = v.table, v.table
 	hours.Finer = v.finerHours
 	unclear, err := s.compare(ctx, v, clickhouse.Hours, *hours)
@@ -373,7 +377,14 @@ func (s *usageStore) planLeases(ctx context.Context, v *leaseView, hours, minute
 		return err
 	}
 	hours.Finer = append(hours.Finer, unclear...)
-	minutes.Also, minutes.Finer = hours.Finer, v.finerMinutes
+	for _, w := range hours.Finer {
+		if p.hasMinutes(w.StartMs) {
+			minutes.Also = append(minutes.Also, w)
+		} else {
+			v.coarseHours = append(v.coarseHours, w)
+		}
+	}
+	minutes.Finer = v.finerMinutes
 	if unclear, err = s.compare(ctx, v, clickhouse.Minutes, *minutes); err != nil {
 		return err
 	}

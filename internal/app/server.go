@@ -49,8 +49,8 @@ func (a *app) buildServer(ctx context.Context) error {
 	a.background = append(a.background, func(ctx context.Context) error { return a.incidents.watch(ctx, a.db, 5*time.Second) })
 	a.onClose(func() { listener.Close() })
 	a.http = web.Server(web.Handler(web.Deps{
-		Reports: service, Plans: service, Statements: statements, Prices: a.terms, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
-		Status: a.status, Ready: a.ready, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger, SignIn: signIn,
+		Reports: service, Board: service, Plans: service, Statements: statements, Prices: a.terms, Ingest: a.publisher.Publish, Quarantine: &quarantine{a: a},
+		Status: a.status, Ready: a.ready, Changed: a.db.Changed, Background: func(run func(context.Context) error) { a.background = append(a.background, run) }, Tenant: a.o.Tenant, Version: a.o.Version, Log: a.o.Logger, SignIn: signIn,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 	}))
 	return nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +18,8 @@ import (
 
 // usageStore answers the report stage. It puts an answer together from what is
 // kept per hour, what is kept per minute where an hour is cut or not yet summed
-// up, and raw events where a minute is cut: the same core computes all three, so
-// any span is exact to the millisecond.
+// up, and raw events where a minute is cut or an hour is that has no minutes: the
+// same core computes all three, so any span is exact to the millisecond.
 type usageStore struct {
 	db        *clickhouse.DB
 	threshold int64
@@ -58,7 +59,7 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 		return nil, err
 	}
 	if v != nil {
-		if err := s.planLeases(ctx, v, &p.hours, &p.minutes); err != nil {
+		if err := s.planLeases(ctx, v, p); err != nil {
 			return nil, err
 		}
 	}
@@ -79,8 +80,13 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 		}
 	}
 	if v != nil {
-		if err := s.minuteDetails(ctx, v, &sums); err != nil {
-			return nil, err
+		for _, finer := range []struct {
+			grain   clickhouse.Grain
+			windows []clickhouse.InstanceWindow
+		}{{clickhouse.Hours, v.coarseHours}, {clickhouse.Minutes, v.finerMinutes}} {
+			if err := s.windowDetails(ctx, v, finer.grain, finer.windows, &sums); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return sums.rows, nil
@@ -90,6 +96,13 @@ func (s *usageStore) answer(ctx context.Context, q *schema.UsageQuery, v *leaseV
 type plan struct {
 	hours, minutes clickhouse.Windows
 	cut            []aggregator.Window // computed from raw events
+	coarse         []schema.Interval   // hours that have no minutes, in order
+}
+
+// hasMinutes says whether the minutes of an hour are kept.
+func (p *plan) hasMinutes(hourMs int64) bool {
+	at, found := slices.BinarySearchFunc(p.coarse, hourMs, func(i schema.Interval, ms int64) int { return cmp.Compare(i.FromMs, ms) })
+	return !found && (at == 0 || p.coarse[at-1].ToMs <= hourMs)
 }
 
 func (s *usageStore) plan(ctx context.Context, q *schema.UsageQuery) (*plan, error) {
@@ -105,9 +118,20 @@ func (s *usageStore) plan(ctx context.Context, q *schema.UsageQuery) (*plan, err
 	open := slices.Compact(sorted(append(brokenHours, pending...)))
 	p := &plan{
 		hours:   clickhouse.Windows{FromMs: schema.Floor(from, schema.HourMs), ToMs: to, Except: open},
-		minutes: clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: append([]int64{}, open...)},
+		minutes: clickhouse.Windows{FromMs: schema.Floor(from, schema.MinuteMs), ToMs: to, Except: brokenMinutes, Hours: []int64{}},
 	}
-	for _, span := range runs(brokenMinutes, schema.MinuteMs) {
+	if p.coarse, err = s.db.CoarseSpans(ctx, q.Tenant, from, to); err != nil {
+		return nil, err
+	}
+	for _, hour := range open {
+		if p.hasMinutes(hour) {
+			p.minutes.Hours = append(p.minutes.Hours, hour)
+		} else { // one at a time, so that memory is bounded
+			p.cut = append(p.cut, aggregator.Window{StartMs: max(hour, from), EndMs: min(hour+schema.HourMs, to)})
+		}
+	}
+	fine := slices.DeleteFunc(brokenMinutes, func(ms int64) bool { return !p.hasMinutes(schema.Floor(ms, schema.HourMs)) })
+	for _, span := range runs(fine, schema.MinuteMs) {
 		p.cut = append(p.cut, aggregator.Window{StartMs: max(span.StartMs, from), EndMs: min(span.EndMs, to)})
 	}
 	return p, nil

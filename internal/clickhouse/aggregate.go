@@ -155,6 +155,10 @@ func idList(marks []schema.Mark) string {
 
 // PutMinutes stores the usage of minutes.
 func (db *DB) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell) error {
+	return db.putCells(ctx, Minutes.table, tenant, cells)
+}
+
+func (db *DB) putCells(ctx context.Context, table, tenant string, cells []schema.Cell) error {
 	if len(cells) == 0 {
 		return nil
 	}
@@ -164,7 +168,7 @@ func (db *DB) PutMinutes(ctx context.Context, tenant string, cells []schema.Cell
 	for i := range cells {
 		c.add(tenant, &cells[i])
 	}
-	return db.insert(ctx, "usage_minute", c.input)
+	return db.insert(ctx, table, c.input)
 }
 
 const (

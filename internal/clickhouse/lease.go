@@ -238,24 +238,24 @@ func (db *DB) LeaseCovered(ctx context.Context, tenant string, cuts []int64, gra
 	return covered, unclear, rows.Err()
 }
 
-// InstanceUnits returns which units an instance used in each of the minutes, by
-// their hash.
-func (db *DB) InstanceUnits(ctx context.Context, tenant string, minutes []InstanceWindow) (map[InstanceWindow][]uint64, error) {
-	if len(minutes) == 0 {
+// InstanceUnits returns which units an instance used in each of the windows of a
+// grain, by their hash.
+func (db *DB) InstanceUnits(ctx context.Context, tenant string, grain Grain, windows []InstanceWindow) (map[InstanceWindow][]uint64, error) {
+	if len(windows) == 0 {
 		return nil, nil
 	}
-	lo, hi := minutes[0].StartMs, minutes[0].StartMs
-	for _, m := range minutes {
-		lo, hi = min(lo, m.StartMs), max(hi, m.StartMs)
+	lo, hi := windows[0].StartMs, windows[0].StartMs
+	for _, w := range windows {
+		lo, hi = min(lo, w.StartMs), max(hi, w.StartMs)
 	}
-	rows, err := db.conn.Query(roomy(ctx), "SELECT instance, toInt64(toUnixTimestamp(`window`)) * 1000 AS ms, groupUniqArray(unit_hash) FROM usage_minute WHERE tenant = "+
-		quoteText(tenant)+" AND `window` >= "+seconds(lo)+" AND `window` <= "+seconds(hi)+" AND ("+hoursCondition(floors(minutes))+
-		") AND (instance, `window`) IN "+windowsInline(minutes)+" GROUP BY instance, ms")
+	rows, err := db.conn.Query(roomy(ctx), "SELECT instance, toInt64(toUnixTimestamp(`window`)) * 1000 AS ms, groupUniqArray(unit_hash) FROM "+grain.table+" WHERE tenant = "+
+		quoteText(tenant)+" AND `window` >= "+seconds(lo)+" AND `window` <= "+seconds(hi)+" AND ("+hoursCondition(floors(windows))+
+		") AND (instance, `window`) IN "+windowsInline(windows)+" GROUP BY instance, ms")
 	if err != nil {
 		return nil, fmt.Errorf("read the units of instances: %w", err)
 	}
 	defer rows.Close()
-	units := make(map[InstanceWindow][]uint64, len(minutes))
+	units := make(map[InstanceWindow][]uint64, len(windows))
 	for rows.Next() {
 		var w InstanceWindow
 		var hashes []uint64
@@ -267,10 +267,10 @@ func (db *DB) InstanceUnits(ctx context.Context, tenant string, minutes []Instan
 	return units, rows.Err()
 }
 
-func floors(minutes []InstanceWindow) []int64 {
-	hours := make([]int64, len(minutes))
-	for i, m := range minutes {
-		hours[i] = schema.Floor(m.StartMs, schema.HourMs)
+func floors(windows []InstanceWindow) []int64 {
+	hours := make([]int64, len(windows))
+	for i, w := range windows {
+		hours[i] = schema.Floor(w.StartMs, schema.HourMs)
 	}
 	slices.Sort(hours)
 	return slices.Compact(hours)

@@ -51,7 +51,7 @@ func (db *DB) Rebuild(ctx context.Context, progress func(done, total int)) error
 	if err != nil {
 		return err
 	}
-	for _, table := range []string{"usage_minute", "usage_hour"} {
+	for _, table := range []string{"usage_minute", "usage_hour", "coarse"} {
 		if err := db.conn.Exec(ctx, "TRUNCATE TABLE "+table); err != nil {
 			return fmt.Errorf("empty %s: %w", table, err)
 		}
@@ -101,7 +101,7 @@ func (db *DB) markDay(ctx context.Context, day uint32) error {
 
 // derivedFiles are the migrations that make the derived tables and add to them, in
 // order. They do nothing where that is done.
-var derivedFiles = [...]string{"0002_usage.sql", "0007_overlap.sql"}
+var derivedFiles = [...]string{"0002_usage.sql", "0007_overlap.sql", "0010_coarse.sql"}
 
 // ensureDerived makes the derived tables where they are gone.
 func (db *DB) ensureDerived(ctx context.Context) error {

@@ -38,6 +38,9 @@ type Windows struct {
 	Also   []InstanceWindow
 }
 
+// Ms returns the length of a window of the grain in milliseconds.
+func (g Grain) Ms() int64 { return g.length }
+
 // PendingHours returns the hours of a tenant whose sum is older than its minutes.
 func (db *DB) PendingHours(ctx context.Context, tenant string, fromMs, toMs int64) ([]int64, error) {
 	rows, err := db.conn.Query(ctx, "SELECT toInt64(toUnixTimestamp(`window`)) * 1000 AS hour FROM dirty WHERE grain = 'hour' AND tenant = ? "+
