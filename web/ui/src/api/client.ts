@@ -1,9 +1,8 @@
 // The HTTP API: typed by the OpenAPI document, errors as problems of RFC 9457.
 import createClient from 'openapi-fetch';
-import type { BoardPaths } from './board';
 import type { components, paths } from './schema';
 
-export const api = createClient<paths & BoardPaths>({ baseUrl: '/' });
+export const api = createClient<paths>({ baseUrl: '/' });
 
 export type Schemas = components['schemas'];
 

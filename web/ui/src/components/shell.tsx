@@ -157,7 +157,7 @@ function UserMenu({ session }: { session: Session }) {
   return (
     <Menu position="bottom-end" shadow="md">
       <Menu.Target>
-        <Button variant="subtle" color="gray" size="compact-md" px={6} leftSection={<Icon name="user" />} aria-label={t('session.as', { name: session.name })}>
+        <Button variant="subtle" color="gray" size="compact-md" px={6} leftSection={<Icon name="user" />} aria-label={t('session.as', { name: session.name ?? '' })}>
           <span className="gm-user">{session.name}</span>
         </Button>
       </Menu.Target>

@@ -21,11 +21,12 @@ interface Props {
 export function Timeline(props: Props) {
   const { t } = useTranslation();
   const [table, setTable] = useState(false);
-  const step = props.data.step as 'minute' | 'hour' | 'day';
+  const { step } = props.data;
+  const points = props.data.points ?? [];
   return (
     <Panel
       title={t('instance.timeline')}
-      hint={['minute', 'hour', 'day'].includes(step) ? t('instance.timelineHint', { step: t(`instance.${step}`) }) : undefined}
+      hint={t('instance.timelineHint', { step: t(`instance.${step}`) })}
       actions={
         <Tooltip label={t(table ? 'chart.asChart' : 'chart.asTable')}>
           <ActionIcon variant="subtle" color="gray" onClick={() => setTable(!table)} aria-pressed={table} aria-label={t('instance.tableOf')}>
@@ -34,7 +35,7 @@ export function Timeline(props: Props) {
         </Tooltip>
       }
     >
-      {props.data.points.length === 0 ? <Empty title={t('instance.noPoints')} /> : table ? <PointsTable points={props.data.points} currency={props.currency} /> : <Plots {...props} />}
+      {points.length === 0 ? <Empty title={t('instance.noPoints')} /> : table ? <PointsTable points={points} currency={props.currency} /> : <Plots {...props} points={points} />}
     </Panel>
   );
 }
@@ -49,11 +50,10 @@ type Kind = (typeof kinds)[number]['key'];
 
 const textOf = (p: TimelinePoint, kind: Kind) => ({ utilization: p.utilization, memory: p.memory_bytes, power: p.power_watts, cost: p.cost })[kind];
 
-function Plots({ data, states, span, currency }: Props) {
+function Plots({ points, states, span, currency }: Props & { points: TimelinePoint[] }) {
   const { t } = useTranslation();
   const format = useFormats();
   const [point, setPoint] = useState<number | null>(null);
-  const { points } = data;
   const series = useMemo(() => {
     const seconds = (s: string) => Date.parse(s) / 1000;
     return { at: points.map((p) => seconds(p.from)), end: seconds(points.at(-1)!.to), values: kinds.map(({ key }) => points.map((p) => toNumber(textOf(p, key)))) };
@@ -105,6 +105,7 @@ function Lane({ states, span: [from, to] }: { states: StateSpan[]; span: [number
   const format = useFormats();
   const name = useStateName();
   if (states.length === 0) return null;
+  const lasts = (s: StateSpan) => (s.to === null ? `${format.instant(s.from)} – ${t('instance.now')}` : format.span(s.from, s.to));
   const place = (s: string) => Math.min(100, Math.max(0, ((Date.parse(s) / 1000 - from) / (to - from)) * 100));
   return (
     <>
@@ -112,9 +113,9 @@ function Lane({ states, span: [from, to] }: { states: StateSpan[]; span: [number
         <strong>{t('instance.states')}</strong>
       </div>
       <div className="gm-lane-wrap">
-        <div className="gm-lane" role="img" aria-label={t('instance.lane', { states: states.map((s) => `${name(s.state)} ${format.span(s.from, s.to)}`).join('; ') })}>
+        <div className="gm-lane" role="img" aria-label={t('instance.lane', { states: states.map((s) => `${name(s.state)} ${lasts(s)}`).join('; ') })}>
           {states.map((s) => (
-            <span key={s.from} title={`${name(s.state)} · ${format.span(s.from, s.to)}`} style={{ left: `${place(s.from)}%`, width: `${place(s.to) - place(s.from)}%`, '--gm-state': `color-mix(in srgb, ${stateColor(s.state)} 78%, #101319)` } as React.CSSProperties}>
+            <span key={s.from} title={`${name(s.state)} · ${lasts(s)}`} style={{ left: `${place(s.from)}%`, width: `${(s.to === null ? 100 : place(s.to)) - place(s.from)}%`, '--gm-state': `color-mix(in srgb, ${stateColor(s.state)} 78%, #101319)` } as React.CSSProperties}>
               {name(s.state)}
             </span>
           ))}

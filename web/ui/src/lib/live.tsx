@@ -18,9 +18,15 @@ export const useLive = () => useContext(LiveContext);
 
 /** Queries whose key begins with this are asked anew when something changed. */
 export const liveKey = 'live';
+
+/** The stream is of the month to date, and so is the query that it fills. */
 export const overviewKey = (scope: object) => [liveKey, 'overview', scope] as const;
 
+
 const pollMs = 60_000;
+
+/** What the stream does not hold is asked for when it says that something changed, and no more often than this. */
+const refetchMs = 15_000;
 
 export function LiveProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
@@ -40,6 +46,7 @@ export function LiveProvider({ children }: { children: ReactNode }) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const asked = JSON.parse(question) as Record<string, string | string[]>;
     const query = new URLSearchParams(Object.entries(asked).flatMap(([k, v]) => [v].flat().map((x): [string, string] => [k, x])));
+    let refetched = Date.now();
     const heard = () => setLive({ state: 'live', at: Date.now() });
     const refetch = () => void client.invalidateQueries({ queryKey: [liveKey] });
     const open = () => {
@@ -47,12 +54,15 @@ export function LiveProvider({ children }: { children: ReactNode }) {
       source.onopen = heard;
       source.addEventListener('overview', (e) => {
         heard();
-        client.setQueryData(overviewKey(asked), JSON.parse((e as MessageEvent<string>).data) as Overview);
+        const key = overviewKey(asked);
+        client.setQueryData(key, JSON.parse((e as MessageEvent<string>).data) as Overview);
+        if (Date.now() - refetched < refetchMs) return;
+        refetched = Date.now();
+        const told = JSON.stringify(key);
+        void client.invalidateQueries({ queryKey: [liveKey], predicate: (q) => JSON.stringify(q.queryKey) !== told });
       });
-      source.addEventListener('changed', () => {
-        heard();
-        void client.invalidateQueries({ queryKey: [liveKey], predicate: (q) => q.queryKey[1] !== 'overview' });
-      });
+      // The server ends the stream after it, and the browser asks again.
+      source.addEventListener('problem', () => setLive((l) => ({ ...l, state: 'reconnecting' })));
       source.onerror = () => {
         if (source?.readyState !== EventSource.CLOSED) {
           setLive((l) => ({ ...l, state: 'reconnecting' }));

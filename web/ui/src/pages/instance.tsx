@@ -66,7 +66,10 @@ function Detail({ id, item, asked }: { id: string; item: InstanceDetail; asked: 
   return (
     <>
       <div className="gm-tiles">
-        <Tile label={t('figure.cost')} value={<Money value={f.cost} currency={currency} />} why={why(t('figure.cost'))}>
+        <Tile label={t('why.effective')} value={<Money value={f.effective_cost} currency={currency} />} why={why(t('why.effective'))}>
+          <span>
+            {t('figure.billed')}: <Money value={f.cost} currency={currency} />
+          </span>
           <Unpriced ms={f.unpriced_ms} />
         </Tile>
         <Tile label={t('figure.idleWaste')} value={<Money value={f.idle_waste} currency={currency} />} why={why(t('figure.idleWaste'))} />
@@ -75,7 +78,7 @@ function Detail({ id, item, asked }: { id: string; item: InstanceDetail; asked: 
       </div>
       <Facts item={item} />
       <Loaded query={timeline} skeleton={<Skeleton height={460} radius="lg" />}>
-        {(data) => <Timeline data={data} states={item.states} span={span} currency={currency} />}
+        {(data) => <Timeline data={data} states={item.states ?? []} span={span} currency={currency} />}
       </Loaded>
       <div className="gm-grid">
         <div className="gm-half">
@@ -113,6 +116,7 @@ function Facts({ item }: { item: InstanceDetail }) {
   ];
   if (item.idle_since !== null) facts.push([t('instances.idle'), <span key="idle" className="gm-idle">{t('instances.idleFor', { age: format.duration(Math.max(0, now - Date.parse(item.idle_since))) })}</span>]);
   const labels = Object.entries(item.labels);
+  const units = item.units ?? [];
   return (
     <Panel title={t('instance.facts')}>
       <dl className="gm-facts">
@@ -135,13 +139,13 @@ function Facts({ item }: { item: InstanceDetail }) {
           </dd>
         </div>
       </dl>
-      {item.units.length > 0 ? (
+      {units.length > 0 ? (
         <details className="gm-details">
           <summary>
-            {t('instance.units')} ({format.number(item.units.length)})
+            {t('instance.units')} ({format.number(units.length)})
           </summary>
           <ul className="gm-list">
-            {item.units.map((u) => (
+            {units.map((u) => (
               <li key={`${u.unit} ${u.node}`} className="gm-event">
                 <code>{u.unit}</code> <small>{u.node}</small>
               </li>
@@ -156,9 +160,11 @@ function Facts({ item }: { item: InstanceDetail }) {
 function States({ item }: { item: InstanceDetail }) {
   const { t } = useTranslation();
   const format = useFormats();
+  const states = item.states ?? [];
+  const end = Date.parse(item.to);
   return (
     <Panel title={t('instance.states')}>
-      {item.states.length === 0 ? (
+      {states.length === 0 ? (
         <Text size="sm" c="dimmed">
           {t('instance.noStates')}
         </Text>
@@ -174,17 +180,17 @@ function States({ item }: { item: InstanceDetail }) {
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {item.states.map((s) => (
+              {states.map((s) => (
                 <Table.Tr key={s.from}>
                   <Table.Td>
                     <StateBadge state={s.state} />
                   </Table.Td>
                   <Table.Td>
                     {format.instant(s.from)}
-                    <span className="gm-cell-sub">{format.duration(Date.parse(s.to) - Date.parse(s.from))}</span>
+                    <span className="gm-cell-sub">{format.duration((s.to === null ? end : Date.parse(s.to)) - Date.parse(s.from))}</span>
                   </Table.Td>
                   <Table.Td>{s.plan}</Table.Td>
-                  <Table.Td className="gm-right">{s.gpus === null ? <Unknown hint={t('unknown.value')} /> : format.number(s.gpus)}</Table.Td>
+                  <Table.Td className="gm-right">{format.number(s.gpus)}</Table.Td>
                 </Table.Tr>
               ))}
             </Table.Tbody>
@@ -206,7 +212,7 @@ function Charges({ id, from, to }: { id: string; from: string; to: string }) {
     getNextPageParam: (last) => last.next || undefined,
     placeholderData: keepPreviousData,
   });
-  const items = pages.data?.pages.flatMap((p) => p.items) ?? [];
+  const items = pages.data?.pages.flatMap((p) => p.items ?? []) ?? [];
   return (
     <Panel title={t('instance.charges')} hint={t('instance.chargesHint')}>
       {pages.data === undefined ? (
@@ -218,16 +224,16 @@ function Charges({ id, from, to }: { id: string; from: string; to: string }) {
       ) : (
         <ul className="gm-list gm-scroll-y">
           {items.map((c) => (
-            <li key={c.line}>
-              <button type="button" className="gm-row" onClick={() => ask({ line: c.line })} aria-label={t('why.open', { line: c.line.slice(0, 8) })}>
+            <li key={c.id}>
+              <button type="button" className="gm-row" onClick={() => ask({ line: c.id })} aria-label={t('why.open', { line: c.id.slice(0, 8) })}>
                 <span>
                   {[c.category, c.status, c.plan, c.meter].filter(Boolean).join(' · ')}
                   <small>
                     {format.span(c.from, c.to)}
-                    {c.quantity !== null && c.price !== null ? ` · ${format.number(c.quantity, 4)} × ${format.money(c.price, c.currency)}` : ''}
+                    {c.quantity !== null && c.unit_price !== null ? ` · ${format.number(c.quantity, 4)} × ${format.money(c.unit_price, c.currency)}` : ''}
                   </small>
                 </span>
-                <Money value={c.cost} currency={c.currency} />
+                <Money value={c.billed_cost} currency={c.currency} />
                 <Icon name="right" size={14} />
               </button>
             </li>

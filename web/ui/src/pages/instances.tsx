@@ -17,8 +17,9 @@ import { useFormats, useNow, useParams, useView } from '../lib/hooks';
 import { liveKey } from '../lib/live';
 import { viewQuery, writeView } from '../lib/view';
 
-const sorts = ['cost', 'idle_waste', 'utilization', 'allocated', 'price', 'since', 'idle', 'instance', 'project', 'platform', 'model', 'plan', 'state'] as const;
+const sorts = ['effective_cost', 'cost', 'idle_waste', 'utilization', 'allocated', 'price', 'since', 'idle', 'gpus', 'instance', 'project', 'platform', 'region', 'model', 'plan', 'state', 'owner'] as const;
 type Sort = (typeof sorts)[number];
+const usual: Sort = 'effective_cost';
 const sizes = ['10', '25', '50', '100'];
 
 export default function InstancesPage() {
@@ -33,7 +34,7 @@ export default function InstancesPage() {
       ...viewQuery(view, new Date(minute)),
       ...(params.get('state') !== null ? { state: params.get('state')! } : {}),
       ...(params.get('q') ? { q: params.get('q')! } : {}),
-      sort: params.get('sort') ?? 'cost',
+      sort: params.get('sort') ?? usual,
       order: (params.get('order') ?? 'desc') as 'asc' | 'desc',
       limit: Number(params.get('limit') ?? 25),
       ...(params.get('after') ? { after: params.get('after')! } : {}),
@@ -55,7 +56,7 @@ export default function InstancesPage() {
       <Tools />
       <Loaded query={query} skeleton={<Skeleton height={480} radius="lg" />}>
         {(page) =>
-          page.items.length === 0 ? (
+          (page.items ?? []).length === 0 ? (
             <div className="gm-panel">
               <Empty title={t('instances.none')} hint={t('instances.noneHint')} />
             </div>
@@ -102,8 +103,8 @@ function Tools() {
   return (
     <div className="gm-tools" role="search">
       <TextInput size="xs" w={220} type="search" placeholder={t('instances.search')} aria-label={t('instances.search')} value={text} onChange={(e) => setText(e.currentTarget.value)} leftSection={<Icon name="search" size={15} />} />
-      <Select size="xs" w={190} aria-label={t('instances.state')} value={params.get('state') || any} onChange={(v) => setParams({ state: v === any ? null : v, after: null })} allowDeselect={false} data={[{ value: any, label: t('instances.anyState') }, ...stateNames.map((s) => ({ value: s, label: t(`states.${s}`) }))]} />
-      <Select size="xs" w={170} aria-label={t('instances.sort')} value={params.get('sort') ?? 'cost'} onChange={(v) => setParams({ sort: v === 'cost' ? null : v, after: null })} allowDeselect={false} data={sorts.map((s) => ({ value: s, label: t('instances.sortBy', { column: t(`instances.${s}`) }) }))} hiddenFrom="sm" />
+      <Select size="xs" w={190} aria-label={t('instances.state')} value={params.get('state') || any} onChange={(v) => setParams({ state: v === any ? null : v, after: null })} allowDeselect={false} data={[{ value: any, label: t('instances.anyState') }, { value: 'none', label: t('instances.noLease') }, ...stateNames.map((s) => ({ value: s, label: t(`states.${s}`) }))]} />
+      <Select size="xs" w={170} aria-label={t('instances.sort')} value={params.get('sort') ?? usual} onChange={(v) => setParams({ sort: v === usual ? null : v, after: null })} allowDeselect={false} data={sorts.map((s) => ({ value: s, label: t('instances.sortBy', { column: t(`instances.${s}`) }) }))} hiddenFrom="sm" />
       <Select size="xs" w={84} aria-label={t('instances.perPage')} value={params.get('limit') ?? '25'} onChange={(v) => setParams({ limit: v === '25' ? null : v, after: null })} allowDeselect={false} data={[...new Set([...sizes, params.get('limit') ?? '25'])]} />
     </div>
   );
@@ -112,10 +113,10 @@ function Tools() {
 function SortHead({ column, right }: { column: Sort; right?: boolean }) {
   const { t } = useTranslation();
   const [params, setParams] = useParams();
-  const on = (params.get('sort') ?? 'cost') === column;
+  const on = (params.get('sort') ?? usual) === column;
   const ascending = params.get('order') === 'asc';
   const name = t(`instances.${column}`);
-  const turn = () => setParams({ sort: column === 'cost' ? null : column, order: on && !ascending ? 'asc' : null, after: null });
+  const turn = () => setParams({ sort: column === usual ? null : column, order: on && !ascending ? 'asc' : null, after: null });
   return (
     <Table.Th className={right ? 'gm-right' : ''} aria-sort={on ? (ascending ? 'ascending' : 'descending') : undefined}>
       <button type="button" className="gm-sort" data-on={on || undefined} onClick={turn} title={t('instances.sortBy', { column: name })}>
@@ -175,12 +176,12 @@ function Rows({ page }: { page: InstancePage }) {
             <SortHead column="allocated" right />
             <SortHead column="price" right />
             <SortHead column="idle_waste" right />
-            <SortHead column="cost" right />
+            <SortHead column="effective_cost" right />
             <Table.Th />
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
-          {page.items.map((i) => (
+          {(page.items ?? []).map((i) => (
             <Table.Tr key={i.instance}>
               <Table.Td>
                 <Anchor component={Link} href={detail(i.instance)} size="sm" className="gm-cell-main">
@@ -211,7 +212,7 @@ function Rows({ page }: { page: InstancePage }) {
                 <Money value={i.figures.idle_waste} currency={currency} />
               </Table.Td>
               <Table.Td className="gm-right">
-                <Money value={i.figures.cost} currency={currency} />
+                <Money value={i.figures.effective_cost} currency={currency} />
                 {i.figures.unpriced_ms > 0 ? (
                   <div>
                     <Unpriced ms={i.figures.unpriced_ms} />
@@ -219,7 +220,7 @@ function Rows({ page }: { page: InstancePage }) {
                 ) : null}
               </Table.Td>
               <Table.Td>
-                <Why what={`${t('figure.cost')}: ${i.instance}`} from={page.from} to={page.to} filters={{ instance: i.instance }} />
+                <Why what={`${t('why.effective')}: ${i.instance}`} from={page.from} to={page.to} filters={{ instance: i.instance }} />
               </Table.Td>
             </Table.Tr>
           ))}
@@ -236,7 +237,7 @@ function Rows({ page }: { page: InstancePage }) {
               <Money value={totals.idle_waste} currency={currency} />
             </Table.Td>
             <Table.Td className="gm-right">
-              <Money value={totals.cost} currency={currency} />
+              <Money value={totals.effective_cost} currency={currency} />
               <div>
                 <Unpriced ms={totals.unpriced_ms} />
               </div>
@@ -257,7 +258,7 @@ function Cards({ page }: { page: InstancePage }) {
   const { currency } = page;
   return (
     <ul className="gm-list gm-cards">
-      {page.items.map((i) => (
+      {(page.items ?? []).map((i) => (
         <li key={i.instance} className="gm-card">
           <div className="gm-card-row">
             <Anchor component={Link} href={detail(i.instance)} size="sm" fw={600}>
@@ -272,9 +273,9 @@ function Cards({ page }: { page: InstancePage }) {
           <IdleTimer item={i} now={now} />
           <dl>
             <div>
-              <dt>{t('instances.cost')}</dt>
+              <dt>{t('instances.effective_cost')}</dt>
               <dd>
-                <Money value={i.figures.cost} currency={currency} />
+                <Money value={i.figures.effective_cost} currency={currency} />
               </dd>
             </div>
             <div>
@@ -286,7 +287,7 @@ function Cards({ page }: { page: InstancePage }) {
             <div>
               <dt>{t('instances.utilization')}</dt>
               <dd>
-                <Percent value={i.figures.utilization} /> <Why what={`${t('figure.cost')}: ${i.instance}`} from={page.from} to={page.to} filters={{ instance: i.instance }} />
+                <Percent value={i.figures.utilization} /> <Why what={`${t('why.effective')}: ${i.instance}`} from={page.from} to={page.to} filters={{ instance: i.instance }} />
               </dd>
             </div>
           </dl>

@@ -14,12 +14,13 @@ import { Why } from '../components/why';
 import { compareDecimals, growth, quotient, toNumber } from '../lib/format';
 import { useFormats, useView } from '../lib/hooks';
 import { overviewKey } from '../lib/live';
-import { scopeQuery, writeView, type Dimension } from '../lib/view';
+import { scopeQuery, viewQuery, writeView, type Dimension } from '../lib/view';
 
 export default function OverviewPage() {
   const { t } = useTranslation();
   const [view] = useView();
-  const scope = useMemo(() => scopeQuery(view), [view]);
+  // The month to date is what the stream tells; every other range is asked for.
+  const scope = useMemo(() => (view.range === 'month' ? scopeQuery(view) : viewQuery(view, new Date())), [view]);
   const query = useQuery({
     queryKey: overviewKey(scope),
     queryFn: ({ signal }) => must(api.GET('/api/v1/overview', { params: { query: scope }, signal })),
@@ -29,7 +30,7 @@ export default function OverviewPage() {
       <div className="gm-page-head">
         <h1>{t('overview.title')}</h1>
       </div>
-      <ViewBar range={false} />
+      <ViewBar />
       <Loaded query={query} skeleton={<Placeholder />}>
         {(data) => <Board data={data} />}
       </Loaded>
@@ -55,42 +56,49 @@ function Board({ data }: { data: Overview }) {
   const { t } = useTranslation();
   const format = useFormats();
   const { currency } = data;
-  const month = new Date(Date.parse(data.month.from) + 15 * 86_400_000);
-  const days = new Date(Date.UTC(month.getUTCFullYear(), month.getUTCMonth() + 1, 0)).getUTCDate();
+  const [view] = useView();
+  const { range, series } = data;
+  const middle = new Date(Date.parse(data.month.from) + 15 * 86_400_000);
+  const days = new Date(Date.UTC(middle.getUTCFullYear(), middle.getUTCMonth() + 1, 0)).getUTCDate();
+  const hourly = series.step === 'hour';
+  const name = (p: Part) => (series.step === 'month' ? format.month(p.from) : hourly ? format.instant(p.from) : format.dayLong(p.from));
   return (
     <>
       <div className="gm-tiles">
         <BurnTile data={data} />
         <WasteNowTile data={data} />
-        <Tile label={t('overview.today')} value={<Money value={data.today.figures.cost} currency={currency} />} why={<Why what={t('overview.today')} from={data.today.from} to={data.today.to} />}>
+        <Tile label={t('overview.today')} value={<Money value={data.today.figures.effective_cost} currency={currency} />} why={<Why what={t('overview.today')} from={data.today.from} to={data.today.to} />}>
+          <Billed figures={data.today.figures} currency={currency} />
           <WasteLine figures={data.today.figures} currency={currency} />
           <Unpriced ms={data.today.figures.unpriced_ms} />
         </Tile>
         <MonthTile data={data} />
         <ForecastTile data={data} />
-        <Tile label={t('overview.wasteMonth')} value={<Money value={data.month.figures.idle_waste} currency={currency} />} why={<Why what={t('overview.wasteMonth')} from={data.month.from} to={data.month.to} />}>
-          <Share text="overview.wasteOfCost" part={data.month.figures.idle_waste} whole={data.month.figures.cost} />
+        <Tile label={t('figure.idleWaste')} value={<Money value={range.figures.idle_waste} currency={currency} />} why={<Why what={t('figure.idleWaste')} from={range.from} to={range.to} />}>
+          <Share text="overview.wasteOfCost" part={range.figures.idle_waste} whole={range.figures.effective_cost} />
+          <span>{format.span(range.from, range.to)}</span>
         </Tile>
-        <Tile label={t('overview.utilization')} value={<Percent value={data.month.figures.utilization} />} why={<Why what={t('overview.utilization')} from={data.month.from} to={data.month.to} />}>
+        <Tile label={t('figure.utilization')} value={<Percent value={range.figures.utilization} />} why={<Why what={t('figure.utilization')} from={range.from} to={range.to} />}>
           <span>
-            {t('figure.allocated')}: {format.hours(data.month.figures.allocated_ms)}
+            {t('figure.allocated')}: {format.hours(range.figures.allocated_ms)}
           </span>
+          <span>{format.span(range.from, range.to)}</span>
         </Tile>
-        <Tile label={t('overview.coverage')} value={<Percent value={data.coverage} />} why={<Why what={t('overview.coverage')} from={data.month.from} to={data.month.to} />}>
+        <Tile label={t('overview.coverage')} value={<Percent value={data.coverage} />} why={<Why what={t('overview.coverage')} from={range.from} to={range.to} />}>
           <span>{t('overview.coverageHint')}</span>
         </Tile>
       </div>
       <QualityLine data={data} />
       <div className="gm-grid">
         <div className="gm-two-thirds">
-          <BarsPanel title={t('overview.days')} hint={t('overview.stackHint')} parts={data.days} currency={currency} label={(p) => format.day(p.from)} name={(p) => format.dayLong(p.from)} count={days} />
+          <BarsPanel title={t(`overview.per_${series.step}`)} hint={`${t('overview.stackHint')} · ${format.span(range.from, range.to)}`} parts={series.points ?? []} currency={currency} label={(p) => (hourly ? format.time(p.from) : series.step === 'day' ? format.day(p.from) : format.month(p.from))} name={name} count={view.range === 'month' && series.step === 'day' ? days : undefined} />
         </div>
         <div className="gm-third">
-          <BarsPanel title={t('overview.hours')} hint={t('overview.stackHint')} parts={data.hours} currency={currency} label={(p) => format.time(p.from)} name={(p) => format.instant(p.from)} count={24} />
+          <BarsPanel title={t('overview.hours')} hint={t('overview.stackHint')} parts={data.hours ?? []} currency={currency} label={(p) => format.time(p.from)} name={(p) => format.instant(p.from)} count={24} />
         </div>
         {(['project', 'model', 'platform', 'plan'] as const).map((d) => (
           <div className="gm-half" key={d}>
-            <Breakdown dimension={d} parts={data.by[d]} currency={currency} total={data.month.figures.cost} />
+            <Breakdown dimension={d} parts={data.by[d] ?? []} currency={currency} total={range.figures.effective_cost} />
           </div>
         ))}
       </div>
@@ -167,16 +175,29 @@ function WasteLine({ figures, currency }: { figures: Figures; currency: string |
   );
 }
 
+/** Billed is shown where what was billed is not what the time effectively cost. */
+function Billed({ figures, currency }: { figures: Figures; currency: string | null }) {
+  const { t } = useTranslation();
+  const { cost, effective_cost: effective } = figures;
+  if (cost === effective || (cost != null && effective != null && compareDecimals(cost, effective) === 0)) return null;
+  return (
+    <span>
+      {t('figure.billed')}: <Money value={cost} currency={currency} />
+    </span>
+  );
+}
+
 function MonthTile({ data }: { data: Overview }) {
   const { t } = useTranslation();
   const format = useFormats();
   const { currency, budget, month } = data;
-  const same = data.last_month_to_date.figures.cost;
-  const whole = data.last_month.figures.cost;
-  const change = growth(month.figures.cost, same);
+  const same = data.last_month_to_date.figures.effective_cost;
+  const whole = data.last_month.figures.effective_cost;
+  const change = growth(month.figures.effective_cost, same);
   const over = budget?.used_share != null && compareDecimals(budget.used_share, '1') > 0;
   return (
-    <Tile label={t('overview.month')} value={<Money value={month.figures.cost} currency={currency} />} why={<Why what={t('overview.month')} from={month.from} to={month.to} />}>
+    <Tile label={t('overview.month')} value={<Money value={month.figures.effective_cost} currency={currency} />} why={<Why what={t('overview.month')} from={month.from} to={month.to} />}>
+      <Billed figures={month.figures} currency={currency} />
       {budget ? (
         <>
           {budget.used_share == null ? null : <Progress value={Math.min(100, Number(budget.used_share) * 100)} size="sm" color={over ? 'red' : undefined} aria-label={t('overview.budget', { share: format.percent(budget.used_share), amount: format.money(budget.amount, currency) })} />}
@@ -202,7 +223,7 @@ function ForecastTile({ data }: { data: Overview }) {
   return (
     <Tile label={t('overview.forecast')} value={forecast ? <Money value={forecast.amount} currency={currency} /> : <Unknown hint={t('overview.noForecast')} />} why={<Why what={t('overview.forecast')} from={data.month.from} to={data.month.to} />}>
       {forecast?.low != null && forecast.high != null ? <span>{t('overview.forecastRange', { low: format.money(forecast.low, currency), high: format.money(forecast.high, currency) })}</span> : null}
-      {forecast ? <span title={forecast.method}>{t('overview.forecastFrom', { count: forecast.days_used })}</span> : <span>{t('overview.noForecast')}</span>}
+      {forecast ? <span>{forecast.method === 'mean_of_days' ? t('overview.forecastFrom', { count: forecast.days_used }) : t('overview.forecastNow')}</span> : <span>{t('overview.noForecast')}</span>}
     </Tile>
   );
 }
@@ -210,6 +231,7 @@ function ForecastTile({ data }: { data: Overview }) {
 function QualityLine({ data }: { data: Overview }) {
   const { t } = useTranslation();
   const q = data.quality;
+  if (q === null) return null; // it cannot be told apart by project
   const facts = [
     [q.open_incidents, 'overview.incidents'], [q.gaps, 'overview.gaps'], [q.conflicts, 'overview.conflicts'], [q.quarantined, 'overview.quarantined'], [q.late, 'overview.late'], [q.held, 'overview.held'],
   ] as const;
@@ -231,7 +253,7 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
   const [view] = useView();
   const [all, setAll] = useState(false);
   const title = t(({ project: 'overview.byProject', model: 'overview.byModel', platform: 'overview.byPlatform', plan: 'overview.byPlan' } as const)[dimension]);
-  const sorted = useMemo(() => [...parts].sort((a, b) => compareDecimals(b.figures.cost ?? '-1', a.figures.cost ?? '-1')), [parts]);
+  const sorted = useMemo(() => [...parts].sort((a, b) => compareDecimals(b.figures.effective_cost ?? '-1', a.figures.effective_cost ?? '-1')), [parts]);
   const shown = all ? sorted : sorted.slice(0, shortList);
   return (
     <Panel title={title}>
@@ -240,7 +262,7 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
           <Table.Thead>
             <Table.Tr>
               <Table.Th>{t(`key.${dimension}`)}</Table.Th>
-              <Table.Th className="gm-right">{t('figure.cost')}</Table.Th>
+              <Table.Th className="gm-right">{t('why.effective')}</Table.Th>
               <Table.Th className="gm-right">{t('figure.idleWaste')}</Table.Th>
               <Table.Th className="gm-right">{t('figure.utilization')}</Table.Th>
               <Table.Th />
@@ -249,12 +271,12 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
           <Table.Tbody>
             {shown.map((p) => {
               const name = p.key === '' ? t('overview.without') : p.key;
-              const share = quotient(p.figures.cost, total);
+              const share = quotient(p.figures.effective_cost, total);
               const filters = { ...view.filters, [dimension]: p.key } as Partial<Record<Dimension, string>>;
               return (
                 <Table.Tr key={p.key}>
                   <Table.Td className="gm-name">
-                    <Anchor component={Link} href={`/instances${writeView({ ...view, range: 'month', filters })}`} size="sm" title={t('overview.toInstances', { key: name })}>
+                    <Anchor component={Link} href={`/instances${writeView({ ...view, filters })}`} size="sm" title={t('overview.toInstances', { key: name })}>
                       {name}
                     </Anchor>
                     <span className="gm-share" aria-hidden="true">
@@ -262,7 +284,7 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
                     </span>
                   </Table.Td>
                   <Table.Td className="gm-right">
-                    <Money value={p.figures.cost} currency={currency} />
+                    <Money value={p.figures.effective_cost} currency={currency} />
                     {p.figures.unpriced_ms > 0 ? (
                       <div>
                         <Unpriced ms={p.figures.unpriced_ms} />
@@ -276,7 +298,7 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
                     <Percent value={p.figures.utilization} />
                   </Table.Td>
                   <Table.Td className="gm-right">
-                    <Why what={`${t('figure.cost')}: ${name}`} from={p.from} to={p.to} filters={{ [dimension]: p.key }} />
+                    <Why what={`${t('why.effective')}: ${name}`} from={p.from} to={p.to} filters={{ [dimension]: p.key }} />
                   </Table.Td>
                 </Table.Tr>
               );
