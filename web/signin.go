@@ -26,10 +26,10 @@ type SignIn struct {
 	// PublicURL is how browsers reach the server; nil = as their requests say. OIDC
 	// needs it, and https makes cookies secure behind a proxy.
 	PublicURL *url.URL
-	// LoopbackHosts accepts requests for loopback names and that of PublicURL only, so
-	// that a web page whose name is pointed at this machine cannot read anything.
-	LoopbackHosts bool
-	Now           func() time.Time // time.Now when nil
+	// OwnHosts accepts requests for names of the own machine and that of PublicURL only,
+	// so that a web page whose name is pointed at this machine cannot read anything.
+	OwnHosts bool
+	Now      func() time.Time // time.Now when nil
 }
 
 // Directory knows who is who. It may change at any time, and what it says counts from
@@ -177,27 +177,27 @@ func (s *server) secure(tls bool) bool {
 
 // hosts refuses requests for a name that is not this machine's.
 func (s *server) hosts(next http.Handler) http.Handler {
-	if !s.SignIn.LoopbackHosts {
+	if !s.SignIn.OwnHosts {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		public := s.SignIn.PublicURL
-		if !loopbackName(r.Host) && (public == nil || !strings.EqualFold(r.Host, public.Host)) {
-			writeProblem(w, http.StatusMisdirectedRequest, "this server has no sign-in, so it answers to localhost only; ask for http://127.0.0.1, name the host with --public-url, or set up a sign-in with --tokens")
+		if !ownName(r.Host) && (public == nil || !strings.EqualFold(r.Host, public.Host)) {
+			writeProblem(w, http.StatusMisdirectedRequest, "this server has no sign-in, so it answers to localhost and --public-url only; ask for http://127.0.0.1, name the host with --public-url, or set up a sign-in with --tokens")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// loopbackName says whether a Host header names the own machine for every browser.
-func loopbackName(host string) bool {
+// ownName says whether a Host header names the own machine for every browser.
+func ownName(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.Trim(host, "[]")
 	}
 	ip := net.ParseIP(name)
-	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(name, "localhost") || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {

@@ -39,7 +39,7 @@ func signInFlags(f *pflag.FlagSet, o *app.Options) {
 	s := &o.SignIn
 	f.StringVar(&s.Tokens, "tokens", os.Getenv(envTokens), "`FILE` of who may sign in and do what (YAML; \"gpumeter token new\" makes an entry); it is read again when it changes")
 	f.BoolVar(&s.Off, "no-sign-in", false, "everybody who reaches --listen may do everything, although that is not this machine only")
-	f.StringVar(&s.PublicURL, "public-url", "", "`URL` that browsers reach the server at, such as https://gpumeter.example.com; https makes cookies secure behind a proxy")
+	f.StringVar(&s.PublicURL, "public-url", "", "`URL` that browsers reach the server at, such as https://gpumeter.example.com; https makes cookies secure behind a proxy, and without a sign-in requests for other names are refused")
 	f.StringVar(&s.Issuer, "oidc-issuer", "", "`URL` of a provider of OpenID Connect that people sign in with; needs --tokens, --public-url and --oidc-client-id")
 	f.StringVar(&s.ClientID, "oidc-client-id", "", "id of this server at the provider; the redirect URI there is PUBLIC-URL/auth/callback")
 	f.StringVar(&s.SecretFile, "oidc-client-secret-file", "", "`FILE` with the secret of this server at the provider (default: none, a public client)")
@@ -56,6 +56,9 @@ func tokenCommand() *cobra.Command {
 		Long: "Make a token and print it, once: the first line is the token, the rest is the entry to put below \"tokens:\" in the\n" +
 			"file that the server is given with --tokens. The entry holds a hash only; nobody can make the token from it.",
 		RunE: func(c *cobra.Command, _ []string) error {
+			if name == "" {
+				return usagef("--name is missing: whose token it is")
+			}
 			r, ok := web.ParseRole(role)
 			if !ok {
 				return usagef("--role %q is none of %s", role, strings.Join(web.Roles(), ", "))
@@ -83,9 +86,6 @@ func tokenCommand() *cobra.Command {
 	f.StringVar(&role, "role", web.Viewer.String(), "what it allows: "+strings.Join(web.Roles(), ", "))
 	f.StringArrayVar(&projects, "project", nil, "project that may be seen (repeatable; default: all)")
 	f.StringVar(&expires, "expires", "", "`DATE` (00:00 UTC) from which on it does not work any more (default: never)")
-	if err := cmd.MarkFlagRequired("name"); err != nil {
-		panic(err) // the flag is defined above
-	}
 	group.AddCommand(cmd)
 	return group
 }

@@ -89,7 +89,7 @@ func (s *SignIn) note(listen string) string {
 
 // build makes what the web stage needs; directory is nil without sign-in.
 func (s *SignIn) build(listen string, clock Clock, log *slog.Logger) (in web.SignIn, directory *tokensFile, err error) {
-	in = web.SignIn{Now: clock.Now, LoopbackHosts: s.Tokens == "" && loopback(listen)}
+	in = web.SignIn{Now: clock.Now, OwnHosts: s.Tokens == "" && (loopback(listen) || s.PublicURL != "")}
 	if s.PublicURL != "" {
 		if in.PublicURL, err = url.Parse(s.PublicURL); err != nil {
 			return in, nil, fmt.Errorf("--public-url: %w", err)

@@ -82,6 +82,14 @@ type tokensParser struct {
 
 func (p *tokensParser) fail(n ast.Node, format string, args ...any) {
 	at := n.GetToken().Position
+	switch m := n.(type) { // the token of a mapping is the colon behind its first key
+	case *ast.MappingNode:
+		if len(m.Values) > 0 {
+			at = m.Values[0].Key.GetToken().Position
+		}
+	case *ast.MappingValueNode:
+		at = m.Key.GetToken().Position
+	}
 	p.faults = append(p.faults, fmt.Errorf("%s:%d:%d: %s", p.file, at.Line, at.Column, fmt.Sprintf(format, args...)))
 }
 
@@ -98,14 +106,16 @@ func parseTokens(file string, data []byte) (*tokenBook, error) {
 	}
 	p := &tokensParser{file: file}
 	book := &tokenBook{}
-	for i, doc := range tree.Docs {
+	seen := false
+	for _, doc := range tree.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.CommentType {
 			continue
 		}
-		if i > 0 {
+		if seen {
 			p.fail(doc.Body, "a second YAML document; a file holds one")
 			continue
 		}
+		seen = true
 		fields := p.fields(doc.Body, "a tokens file", "tokens", "groups")
 		book.tokens = p.section(fields["tokens"], "tokens", "sha256", "expires")
 		book.groups = p.section(fields["groups"], "groups")
