@@ -98,7 +98,9 @@ func (in *instancesInput) page() report.InstancePage {
 	return p
 }
 
-type instanceInput struct {
+// InstanceQuestion is what one instance is asked with. It is exported because fields of an
+// embedded type that is not are never read.
+type InstanceQuestion struct {
 	ID   string `path:"id" doc:"Name of the instance, escaped as a part of a path"`
 	From string `query:"from" doc:"RFC 3339 instant, or a date, which is the start of that day in the zone. Default: the start of the month that holds the end of the span."`
 	To   string `query:"to" doc:"As from; exclusive. Default: now."`
@@ -106,7 +108,7 @@ type instanceInput struct {
 	Zone string `query:"zone" doc:"IANA time zone. Default: UTC."`
 }
 
-func (in *instanceInput) params(tenant string, projects []string) report.InstanceParams {
+func (in *InstanceQuestion) params(tenant string, projects []string) report.InstanceParams {
 	return report.InstanceParams{Instance: in.ID, Params: report.Params{Tenant: tenant, From: in.From, To: in.To, AsOf: in.AsOf, Zone: in.Zone, Projects: projects}}
 }
 
@@ -176,7 +178,7 @@ func (s *server) registerInstances() {
 	huma.Register(s.api, huma.Operation{
 		OperationID: "instance", Method: http.MethodGet, Path: instancesPath + "/{id}", Tags: []string{"dashboard"},
 		Summary: "One instance: state, units, states of its lease, figures", Errors: []int{404, 409, 422, 500, 504},
-	}, func(ctx context.Context, in *instanceInput) (*body[*report.InstanceDetail], error) {
+	}, func(ctx context.Context, in *InstanceQuestion) (*body[*report.InstanceDetail], error) {
 		d, err := s.Board.Instance(ctx, in.params(s.Tenant, scopeOf(ctx)))
 		if err != nil {
 			return nil, s.problem(ctx, "the instance", err)
@@ -188,7 +190,7 @@ func (s *server) registerInstances() {
 		Summary: "What an instance did, step by step", Errors: []int{409, 422, 500, 504},
 	}, func(ctx context.Context, in *struct {
 		Step string `query:"step" enum:"auto,minute,hour,day" default:"auto" doc:"Length of a step; auto = what suits the span"`
-		instanceInput
+		InstanceQuestion
 	}) (*body[*report.Timeline], error) {
 		p := in.params(s.Tenant, scopeOf(ctx))
 		p.Step = in.Step
@@ -204,7 +206,7 @@ func (s *server) registerInstances() {
 	}, func(ctx context.Context, in *struct {
 		Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 		After string `query:"after" doc:"The next of the page before"`
-		instanceInput
+		InstanceQuestion
 	}) (*body[*report.ChargeList], error) {
 		p := in.params(s.Tenant, scopeOf(ctx))
 		p.Limit, p.After = in.Limit, in.After

@@ -10,9 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/gpumeter/gpumeter/report"
 	"github.com/gpumeter/gpumeter/schema"
 )
@@ -61,5 +64,28 @@ func TestOpenAPIDocument(t *testing.T) {
 	}
 	if !bytes.Equal(got, want.Bytes()) {
 		t.Errorf("%s is not the document that is served: go test ./web -run TestOpenAPIDocument -update", file)
+	}
+}
+
+// Huma leaves out the fields of an embedded type that is not exported: the name in a path
+// would then be empty, whatever is asked for.
+func TestEveryPathParameterIsRead(t *testing.T) {
+	s, _ := newServer(everything(t))
+	seen := 0
+	for path, item := range s.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Delete, item.Patch} {
+			if op == nil {
+				continue
+			}
+			for _, name := range regexp.MustCompile(`\{([a-z]+)\}`).FindAllStringSubmatch(path, -1) {
+				seen++
+				if !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "path" && p.Name == name[1] }) {
+					t.Errorf("%s %s: %s is never read", op.Method, path, name[0])
+				}
+			}
+		}
+	}
+	if seen < 8 {
+		t.Errorf("only %d parameters were looked at", seen)
 	}
 }
