@@ -6,7 +6,7 @@ export const zh: Like<typeof en> = {
   app: { name: 'gpumeter', skip: '跳到主要内容', navigation: '主导航', menu: '打开导航', language: '语言', theme: '配色', auto: '跟随系统', light: '浅色', dark: '深色', version: '版本 {{version}}', noPage: '没有这个页面', noPageHint: '地址可能有误，或来自其他版本。', home: '前往总览' },
   nav: { overview: '总览', instances: '实例', projects: '项目', plans: '计费方案', quality: '数据质量', prices: '价格', statements: '账单' },
   session: {
-    title: '登录', token: '访问令牌', tokenHint: '由服务器管理员用 gpumeter token new 创建。令牌保存在脚本无法读取的 Cookie 中。', submit: '登录', oidc: '使用组织账号登录', or: '或', signOut: '退出登录', as: '已登录：{{name}}', role: '角色：{{role}}', projects: '项目：{{projects}}', allProjects: '全部', ended: '会话已结束，请重新登录。',
+    title: '登录', token: '访问令牌', tokenHint: '由服务器管理员用 gpumeter token new 创建。令牌保存在脚本无法读取的 Cookie 中。', submit: '登录', oidc: '使用组织账号登录', or: '或', signOut: '退出登录', as: '已登录：{{name}}', role: '角色：{{role}}', projects: '项目：{{projects}}', allProjects: '全部',
   },
   view: {
     label: '显示范围', range: '时间范围', today: '今天', yesterday: '昨天', '7d': '最近 7 天', '30d': '最近 30 天', month: '本月', 'last-month': '上月', custom: '自定义', from: '起', to: '止', toHint: '不含该时刻。留空表示到现在。', fromHint: '日期，或如 2026-03-01T10:00:00Z 的时刻', apply: '应用',
@@ -16,8 +16,8 @@ export const zh: Like<typeof en> = {
   key: { project: '项目', platform: '平台', model: '型号', region: '地域', plan: '计费方式', instance: '实例', label: '标签' },
   live: { live: '实时', connecting: '连接中', reconnecting: '重新连接中', polling: '每分钟更新', fixed: '固定时刻', stale: '数据已过时', age: '{{age}}前更新', now: '刚刚更新', hint: '数字会自动刷新' },
   state: {
-    loading: '加载中', failed: '加载失败', failedRefresh: '刷新失败；当前显示的是 {{age}}前的数据。', unreachable: '无法连接服务器。gpumeter 是否在运行？', retry: '重试', details: '详情', where: '位置：{{place}}', status: 'HTTP {{status}}', forbidden: '无权查看', tooLong: '耗时过长，请缩小查询范围。', notFound: '没有找到',
-    empty: '暂无内容', emptySpan: '该时段没有用量', emptySpanHint: '该时段和筛选条件下没有任何上报。这不等于零：请换一个时段，或检查数据源是否在发送。',
+    loading: '加载中', failed: '加载失败', failedRefresh: '刷新失败；当前显示的是 {{age}}前的数据。', unreachable: '无法连接服务器。gpumeter 是否在运行？', retry: '重试', status: 'HTTP {{status}}', forbidden: '无权查看', tooLong: '耗时过长，请缩小查询范围。', notFound: '没有找到',
+    emptySpan: '该时段没有用量', emptySpanHint: '该时段和筛选条件下没有任何上报。这不等于零：请换一个时段，或检查数据源是否在发送。',
   },
   unknown: { text: '未知', amount: '未知，并非零：至少有一部分时间没有价格，或没有上报。', utilization: '未知，并非零：该时段没有有效读数。', value: '未知，并非零：没有上报。', unpriced: '{{time}} 没有价格', unpricedHint: '没有任何价格覆盖的 GPU 时间，不计入任何金额。' },
   why: {
@@ -26,7 +26,7 @@ export const zh: Like<typeof en> = {
   chart: { asTable: '以表格显示', asChart: '以图表显示', asTableOf: '以表格显示{{title}}', bars: '{{title}}：每个时段一个堆叠柱。按回车查看来源。' },
   class: { useful: '有效使用', waste: '空闲浪费', unknown: '未知', free: '空余容量', stopped: '已停止', minimum: '起订与取整', commitment: '未用承诺', rework: '丢失的工作', meter: '流量与存储', credit: '抵扣' },
   classHint: { useful: '在工作的 GPU', waste: '被占用但没有工作的 GPU', unknown: '被占用，但不知道是否在使用', free: '没有人占用的 GPU', stopped: '实例未占用 GPU 时的计费', minimum: '超出实例时间的计费', commitment: '已购买但未使用', rework: '平台回收实例时丢失的工作', meter: 'GPU 时间以外的计量', credit: '退还' },
-  figure: { billed: '已计费', cost: '费用', utilization: '利用率', idleWaste: '空闲浪费', allocated: '已分配', of: '共 {{whole}}', perHour: '每小时' },
+  figure: { billed: '已计费', cost: '费用', utilization: '利用率', idleWaste: '空闲浪费', allocated: '已分配' },
   overview: {
     title: '总览', burn: '当前每小时花费', burnUnit: '/ 小时', gpus: '已分配 {{allocated}} 张 GPU', active: '使用中', idle: '空闲', unknown: '未知', free: '空余', wasteNow: '当前空闲浪费', wasteShare: '占当前花费的 {{share}}', today: '今天', month: '本月至今', budget: '已用预算 {{amount}} 的 {{share}}', budgetLeft: '剩余 {{left}}', noBudget: '未设置预算', budgetOver: '超出预算',
     vsSame: '与上月同期相比 {{change}}（{{amount}}）', vsWhole: '上月全月：{{amount}}', forecast: '本月预测', forecastRange: '{{low}} 至 {{high}}', forecastFrom_one: '依据 {{count}} 天', forecastFrom_other: '依据 {{count}} 天', noForecast: '天数不足，无法预测', wasteOfCost: '占有效成本的 {{share}}', coverage: '覆盖率', coverageHint: '已分配的 GPU 时间中有有效读数的部分', per_hour: '每小时支出', per_day: '每日支出', per_month: '每月支出', forecastNow: '按当前速度', hours: '最近 24 小时每小时支出', stackHint: '按去向划分的有效成本', byProject: '按项目', byModel: '按型号', byPlatform: '按平台', byPlan: '按计费方式', key: '名称', without: '（无）', share: '占比', toInstances: '{{key}} 的实例', more: '另有 {{count}} 项', less: '收起',
