@@ -20,10 +20,16 @@ SEED ?=
 ENGINE_STAMP := node_modules/.engine-installed
 ENGINE_LIB   := $(or $(GPUMETER_ENGINE_LIB),$(wildcard node_modules/@chdb/lib-*/libchdb.*))
 
-.PHONY: help engine build run test soak size mutants bench fmt clean FORCE
+# The dashboard: built by Vite, embedded by web/ui.go.
+UI           := web/ui
+UI_INSTALLED := $(UI)/node_modules/.installed
+UI_BUILT     := $(UI)/dist/index.html
+UI_SOURCES   := $(shell find $(UI)/src $(UI)/public $(UI)/scripts -type f ! -name schema.d.ts) $(wildcard $(UI)/*.json $(UI)/*.ts $(UI)/*.html)
+
+.PHONY: help engine page screenshots build run test soak size mutants bench fmt clean FORCE
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 ifdef GPUMETER_ENGINE_LIB
 engine:
@@ -41,7 +47,20 @@ $(ENGINE_STAMP): package.json package-lock.json .npmrc $(if $(ENGINE_LIB),,FORCE
 
 FORCE:
 
-build: ## build bin/gpumeter
+$(UI_INSTALLED): $(UI)/package.json $(UI)/package-lock.json $(UI)/.npmrc
+	cd $(UI) && npm ci
+	@touch $@
+
+# Half a page must not look like a built one.
+$(UI_BUILT): $(UI_INSTALLED) $(UI_SOURCES)
+	cd $(UI) && npm run --silent build || { rm -f dist/index.html; exit 1; }
+
+page: $(UI_BUILT) ## build the dashboard
+
+screenshots: page ## pictures of a running dashboard (URL=http://127.0.0.1:8080 OUT=dir)
+	cd $(UI) && node scripts/screenshots.mjs "$(or $(URL),http://127.0.0.1:8080)" "$(abspath $(or $(OUT),tmp/screenshots))"
+
+build: page ## build bin/gpumeter with the dashboard in it
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gpumeter
 
 run: engine build ## start everything on this machine (DATA=./data ARGS="...")
@@ -49,7 +68,8 @@ run: engine build ## start everything on this machine (DATA=./data ARGS="...")
 
 # -p 2: packages start engines of their own, and two of them at a time are
 # enough for a small machine.
-test: engine ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
+test: engine page ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
+	cd $(UI) && npm test --silent
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
 	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
@@ -76,4 +96,5 @@ fmt: ## format the Go code
 
 clean: ## remove what was built; keeps data and the installed engine
 	rm -rf bin
+	find $(UI)/dist -mindepth 1 ! -name placeholder.txt -delete
 	find . -path ./node_modules -prune -o -name '*.test' -type f -print -o -name '*.out' -type f -print | xargs -r rm -f

@@ -2,6 +2,11 @@ module github.com/gpumeter/gpumeter
 
 go 1.26.0
 
+ignore (
+	./node_modules
+	./web/ui/node_modules
+)
+
 require (
 	github.com/ClickHouse/ch-go v0.75.0
 	github.com/ClickHouse/clickhouse-go/v2 v2.51.0

@@ -94,7 +94,6 @@ type access struct {
 var accessOf = map[string]access{
 	"GET /healthz":          {},
 	"GET /readyz":           {}, // without details; see registerHealth
-	"GET /{$}":              {},
 	"GET /openapi.json":     {},
 	"GET /openapi.yaml":     {},
 	"GET /openapi-3.0.json": {},

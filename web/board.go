@@ -102,8 +102,8 @@ func (in *instancesInput) page() report.InstancePage {
 	return p
 }
 
-// InstanceQuestion is what one instance is asked about with. It is exported because huma
-// reads parameters of exported types only.
+// InstanceQuestion is what one instance is asked with. It is exported because fields of an
+// embedded type that is not are never read.
 type InstanceQuestion struct {
 	ID   string `path:"id" doc:"Name of the instance, escaped as a part of a path"`
 	From string `query:"from" doc:"RFC 3339 instant, or a date, which is the start of that day in the zone. Default: the start of the month that holds the end of the span."`

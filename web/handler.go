@@ -55,7 +55,8 @@ func timeoutOf(r *http.Request) time.Duration {
 // Handler returns the handler of everything that the program serves over HTTP.
 func Handler(d Deps) http.Handler {
 	s, mux := newServer(d)
-	return &handler{s.guard(s.hosts(http.NewCrossOriginProtection().Handler(s.authorize(mux)))), s}
+	answers := http.NewCrossOriginProtection().Handler(s.authorize(mux))
+	return &handler{s.guard(s.hosts(builtUI().orPage(&mux.ServeMux, answers))), s}
 }
 
 // handler ends its streams when the server stops; they would keep it waiting.
@@ -107,7 +108,6 @@ func newServer(d Deps) (*server, *routes) {
 	if d.Metrics != nil {
 		mux.Handle("GET /metrics", d.Metrics)
 	}
-	mux.HandleFunc("GET /{$}", landing)
 	describeAccess(s.api.OpenAPI())
 	return s, mux
 }
@@ -230,26 +230,4 @@ func clip(s string) string {
 		return s[:most] + "..."
 	}
 	return s
-}
-
-const page = `<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>gpumeter</title></head>
-<body>
-<h1>gpumeter</h1>
-<p>Usage metering for rented GPUs.</p>
-<ul>
-<li><a href="/api/v1/reports/spend?by=project&amp;format=table">Spend by project, this month</a></li>
-<li><a href="/api/v1/reports/waste?by=instance&amp;format=table">Idle waste by instance, this month</a></li>
-<li><a href="/api/v1/explain?format=table">The events behind this month</a></li>
-<li><a href="/api/v1/status">Status</a>, <a href="/readyz">readiness</a>, <a href="/metrics">metrics</a></li>
-<li><a href="/openapi.json">OpenAPI document</a></li>
-</ul>
-</body>
-</html>
-`
-
-func landing(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write([]byte(page))
 }

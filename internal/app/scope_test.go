@@ -421,7 +421,6 @@ func (s *sceneOfTwo) scopeCases(alpha, bravo []string) map[string]scopeCase {
 		charged = append(charged, "/api/v1/charges/"+id[:8])
 	}
 	return map[string]scopeCase{
-		"GET /{$}":              {status: 200, paths: []string{"/"}},
 		"GET /healthz":          {status: 200},
 		"GET /readyz":           {status: 200}, // states without details
 		"GET /openapi.json":     {status: 200},

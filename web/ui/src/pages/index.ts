@@ -1,0 +1,16 @@
+// The pages that there are, in the order of the navigation. A page is loaded when it
+// is opened. A path may hold parameters (":id"); nav names its entry in the navigation.
+import { lazy, type ComponentType, type LazyExoticComponent } from 'react';
+import type { en } from '../i18n/en';
+
+export interface Page {
+  path: string;
+  nav?: keyof (typeof en)['nav'];
+  component: LazyExoticComponent<ComponentType>;
+}
+
+export const pages: Page[] = [
+  { path: '/', nav: 'overview', component: lazy(() => import('./overview')) },
+  { path: '/instances', nav: 'instances', component: lazy(() => import('./instances')) },
+  { path: '/instances/:id', component: lazy(() => import('./instance')) },
+];
