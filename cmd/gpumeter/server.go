@@ -138,6 +138,7 @@ func aggregateFlags(f *pflag.FlagSet, o *app.Options) {
 func serveFlags(f *pflag.FlagSet, o *app.Options) {
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:8080", "address of HTTP; port 0 takes a free one")
 	f.StringArrayVar(&o.PriceFiles, "prices", nil, "`FILE` of a price book, a contract or a platform profile (YAML) to apply at start where it differs from what is in force (repeatable); until a price book was applied everything is unpriced")
+	f.StringVar(&o.Budgets, "budgets", "", "`FILE` of budgets (YAML): what may be spent in a month; see deploy/budgets.example.yaml")
 	f.DurationVar(&o.StuckAfter, "stuck-after", 15*time.Second, "readiness fails when there is backlog and nothing was acknowledged for so long")
 	graceFlags(f, o)
 	signInFlags(f, o)

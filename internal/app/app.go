@@ -50,6 +50,7 @@ type app struct {
 	o        Options
 	registry *prometheus.Registry
 	prices   []web.PriceFile
+	budgets  *budgets
 	terms    *termsStore
 	closers  []func() // last in, first out
 
@@ -102,6 +103,9 @@ func (a *app) close() {
 func (a *app) build(ctx context.Context) error {
 	var err error
 	if a.prices, err = readPriceFiles(a.o.priceFiles()); err != nil {
+		return err
+	}
+	if a.budgets, err = readBudgets(a.o.Budgets); err != nil {
 		return err
 	}
 	known := readEndpoints(a.o.Data)

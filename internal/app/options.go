@@ -56,6 +56,7 @@ type Options struct {
 	// was applied before stays in force.
 	Prices     string
 	PriceFiles []string
+	Budgets    string // file of budgets; empty = there are none
 
 	ScrapeURLs  []string
 	SourceName  string // of the agent's events; default agent/<host>, with a number when there are several

@@ -65,6 +65,7 @@ func (a *app) buildReports() (*report.Service, *report.Statements, error) {
 	service, err := report.New(report.Options{
 		Store:  &usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace},
 		Terms:  terms.Terms,
+		Budget: a.budgets.of,
 		Ledger: a.db, Rated: ratedStore{&usageStore{db: a.db, threshold: a.o.Threshold, grace: a.o.Grace}},
 		Settled: newSettled(func(ctx context.Context) (jetstream.Settlement, error) {
 			return jetstream.Settled(ctx, a.nc, "")
