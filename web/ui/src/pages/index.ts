@@ -15,4 +15,5 @@ export const pages: Page[] = [
   { path: '/instances/:id', component: lazy(() => import('./instance')) },
   { path: '/projects', nav: 'projects', component: lazy(() => import('./projects')) },
   { path: '/plans', nav: 'plans', component: lazy(() => import('./plans')) },
+  { path: '/quality', nav: 'quality', component: lazy(() => import('./quality')) },
 ];
