@@ -16,4 +16,5 @@ export const pages: Page[] = [
   { path: '/projects', nav: 'projects', component: lazy(() => import('./projects')) },
   { path: '/plans', nav: 'plans', component: lazy(() => import('./plans')) },
   { path: '/quality', nav: 'quality', component: lazy(() => import('./quality')) },
+  { path: '/prices', nav: 'prices', component: lazy(() => import('./prices')) },
 ];
