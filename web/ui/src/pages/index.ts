@@ -17,4 +17,6 @@ export const pages: Page[] = [
   { path: '/plans', nav: 'plans', component: lazy(() => import('./plans')) },
   { path: '/quality', nav: 'quality', component: lazy(() => import('./quality')) },
   { path: '/prices', nav: 'prices', component: lazy(() => import('./prices')) },
+  { path: '/statements', nav: 'statements', component: lazy(() => import('./statements')) },
+  { path: '/statements/:period', component: lazy(() => import('./statement')) },
 ];
