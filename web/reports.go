@@ -198,7 +198,16 @@ type reportDoc struct {
 
 	Sources      []report.SourceFigures `json:"sources,omitempty" nullable:"false" doc:"Only in quality: at most 100, those with most late events first"`
 	SourcesTotal int64                  `json:"sources_total,omitempty" doc:"Only in quality: how many sources there are"`
+	Conflicts    []conflictDoc          `json:"conflict_list,omitempty" nullable:"false" doc:"Only in quality: identities with several contents, the first of them"`
 	Incidents    []incidentDoc          `json:"incidents,omitempty" nullable:"false" doc:"In quality only: what makes the span's data incomplete or doubtful, the oldest first"`
+}
+
+// conflictDoc leaves the keys of its lists open: a content is one of usage or of a lease.
+type conflictDoc struct {
+	Source      string           `json:"source"`
+	ID          string           `json:"id"`
+	Contents    []map[string]any `json:"contents" nullable:"false" doc:"As they were stored; counted says which one is in the figures"`
+	Corrections []map[string]any `json:"corrections" nullable:"false" doc:"effective says which one settles it"`
 }
 
 type incidentDoc struct {

@@ -156,7 +156,7 @@ func TestForgottenRoute(t *testing.T) {
 	}
 	for pattern := range accessOf {
 		if !slices.Contains(Routes(Deps{
-			Reports: &report.Service{}, Plans: &report.Service{}, Statements: &statements{}, Prices: &prices{}, Ingest: (&stream{}).ingest, Quarantine: &quarantine{},
+			Reports: &report.Service{}, Board: &report.Service{}, Plans: &report.Service{}, Statements: &statements{}, Prices: &prices{}, Ingest: (&stream{}).ingest, Quarantine: &quarantine{},
 			Status: func(context.Context) (any, error) { return nil, nil }, Metrics: http.NotFoundHandler(),
 			SignIn: SignIn{Directory: people{}, OIDC: &OIDC{}, PublicURL: &url.URL{}},
 		}), pattern) {

@@ -46,9 +46,9 @@ func builtUI() *ui {
 	return newUI(files)
 }
 
-// notThePage are paths that the program answers itself: a path below them that
-// does not exist is an error, not the page.
-var notThePage = []string{"/api/", "/auth/", "/openapi", "/schemas/"}
+// notThePage are beginnings of paths that the program answers itself: what does not
+// exist there is an error, not the page.
+var notThePage = []string{"/api/", "/auth/", "/openapi", "/metrics"}
 
 // orPage gives what mux has no pattern for to the page, and the rest to next. The page
 // holds no figures, so nobody needs to sign in for it.

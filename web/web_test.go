@@ -350,8 +350,8 @@ func TestHealth(t *testing.T) {
 	if code, _, body := b.get(t, "/readyz"); code != 503 || strings.TrimSpace(body) != `{"ready":false,"components":[{"name":"stream","ready":true,"detail":""},{"name":"consumer","ready":false,"detail":"no acknowledgement for 40s"}]}` {
 		t.Errorf("%d %s", code, body)
 	}
-	if code, _, _ := b.get(t, "/nowhere"); code != 404 {
-		t.Errorf("/nowhere: %d", code)
+	if code, _, _ := b.get(t, "/api/v1/nowhere"); code != 404 {
+		t.Errorf("/api/v1/nowhere: %d", code)
 	}
 }
 

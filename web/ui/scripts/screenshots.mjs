@@ -51,7 +51,10 @@ for (const width of [1280, 390]) {
         page.on('pageerror', (e) => faults.push(`${label}: ${e.message}`));
         await page.goto(url + path);
         await page.locator('h1').first().waitFor();
-        await page.waitForTimeout(900); // the stream stays open, so the network is never idle
+        // The stream stays open, so the network is never idle: wait for what stands for data.
+        await page.waitForFunction(() => !document.querySelector('.mantine-Skeleton-root'), undefined, { timeout: 60_000 }).catch(() => faults.push(`${label}: still loading after a minute`));
+        await page.waitForTimeout(500);
+        if (await page.locator('.gm-failure').count()) faults.push(`${label}: ${await page.locator('.gm-failure').first().innerText()}`);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
         if (wide > 0) faults.push(`${label}: ${wide} pixels wider than the window`);
         await page.screenshot({ path: join(dir, `${label}.png`), fullPage: true });

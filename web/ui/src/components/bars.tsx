@@ -215,7 +215,7 @@ function BarsTable({ title, parts, currency, name }: Props) {
 
 /** Spark is the utilization of the last hours; an hour without a reading is a gap with a mark. */
 export function Spark({ values, label }: { values: (string | null)[]; label: string }) {
-  const [w, h] = [96, 24];
+  const [w, h] = [84, 24];
   const step = w / Math.max(1, values.length);
   return (
     <svg width={w} height={h} role="img" aria-label={label} className="gm-spark">

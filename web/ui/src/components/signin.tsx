@@ -16,7 +16,7 @@ export function SignIn({ session }: { session: Session }) {
     onSuccess: () => client.resetQueries({ queryKey: sessionKey }),
   });
   return (
-    <main className="gm-signin" id="content">
+    <main className="gm-signin" id="content" aria-label={t('session.title')}>
       <Paper p="xl" radius="lg" withBorder w="100%" maw={400}>
         <Stack>
           <Stack gap={6} align="center">

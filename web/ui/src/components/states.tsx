@@ -5,7 +5,7 @@ import type { ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Problem } from '../api/client';
 import { useFormats, useNow } from '../lib/hooks';
-import { Icon } from './icons';
+import { Icon, type IconName } from './icons';
 
 export function Loading({ rows = 4, height = 18 }: { rows?: number; height?: number }) {
   const { t } = useTranslation();
@@ -22,8 +22,15 @@ export function Loading({ rows = 4, height = 18 }: { rows?: number; height?: num
 export function Failure({ error, retry }: { error: Error; retry?: (() => void) | undefined }) {
   const { t } = useTranslation();
   const problem = error instanceof Problem ? error : new Problem(-1, error.message);
-  const title =
-    problem.status === 403 ? t('state.forbidden') : problem.status === 404 ? t('state.notFound') : problem.status === 504 ? t('state.tooLong') : t('state.failed');
+  // What somebody may not see is no fault, and asking again does not help.
+  if (problem.status === 403) {
+    return (
+      <div className="gm-panel" role="status">
+        <Empty title={t('state.forbidden')} hint={problem.message} icon="user" />
+      </div>
+    );
+  }
+  const title = problem.status === 404 ? t('state.notFound') : problem.status === 504 ? t('state.tooLong') : t('state.failed');
   return (
     <Alert className="gm-failure" color="red" variant="light" role="alert" icon={<Icon name="alert" />} title={title}>
       <Stack gap="xs" align="flex-start">
@@ -50,10 +57,10 @@ export function Failure({ error, retry }: { error: Error; retry?: (() => void) |
   );
 }
 
-export function Empty({ title, hint, children }: { title: string; hint?: string; children?: ReactNode }) {
+export function Empty({ title, hint, icon = 'empty', children }: { title: string; hint?: string; icon?: IconName; children?: ReactNode }) {
   return (
     <Stack align="center" gap={6} py="xl" px="md" className="gm-empty">
-      <Icon name="empty" size={30} />
+      <Icon name={icon} size={30} />
       <Text fw={600}>{title}</Text>
       {hint ? (
         <Text size="sm" c="dimmed" ta="center" maw={460}>

@@ -8,7 +8,7 @@ import { browserZone, dimensions, presets, spanOf, type Dimension, type Preset, 
 import { Icon } from './icons';
 
 /** ViewBar is hidden in parts where a page has no use for them. */
-export function ViewBar({ range = true }: { range?: boolean }) {
+export function ViewBar({ range = true, filters = true }: { range?: boolean; filters?: boolean }) {
   const { t } = useTranslation();
   const format = useFormats();
   const [view, change] = useView();
@@ -17,8 +17,8 @@ export function ViewBar({ range = true }: { range?: boolean }) {
       <Group gap="xs">
         {range ? <RangePicker view={view} change={change} /> : null}
         <ZonePicker view={view} change={change} />
-        <FilterAdder view={view} change={change} />
-        <FilterPills view={view} change={change} />
+        {filters ? <FilterAdder view={view} change={change} /> : null}
+        {filters ? <FilterPills view={view} change={change} /> : null}
       </Group>
       {view.asOf ? (
         <div className="gm-asof" role="status">

@@ -172,7 +172,7 @@ export class Formats {
 
   /** span shows a half-open interval; whole days without their midnights. */
   span(from: string, to: string): string {
-    const midnight = (s: string) => /^24:00|^00:00/.test(this.dates({ hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }).format(new Date(s)));
+    const midnight = (s: string) => Date.parse(s) % 1000 === 0 && /^00:00:00$/.test(this.dates({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }).format(new Date(s)));
     if (Number.isNaN(Date.parse(from)) || Number.isNaN(Date.parse(to))) return `${from} – ${to}`;
     if (midnight(from) && midnight(to)) {
       const last = new Date(Date.parse(to) - 1).toISOString();

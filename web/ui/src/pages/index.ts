@@ -13,4 +13,6 @@ export const pages: Page[] = [
   { path: '/', nav: 'overview', component: lazy(() => import('./overview')) },
   { path: '/instances', nav: 'instances', component: lazy(() => import('./instances')) },
   { path: '/instances/:id', component: lazy(() => import('./instance')) },
+  { path: '/projects', nav: 'projects', component: lazy(() => import('./projects')) },
+  { path: '/plans', nav: 'plans', component: lazy(() => import('./plans')) },
 ];

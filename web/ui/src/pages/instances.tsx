@@ -110,19 +110,27 @@ function Tools() {
   );
 }
 
-function SortHead({ column, right }: { column: Sort; right?: boolean }) {
+/** SortHead heads a column that shows one thing, or one above the other. */
+function SortHead({ columns, right }: { columns: Sort[]; right?: boolean }) {
   const { t } = useTranslation();
   const [params, setParams] = useParams();
-  const on = (params.get('sort') ?? usual) === column;
+  const sorted = params.get('sort') ?? usual;
   const ascending = params.get('order') === 'asc';
-  const name = t(`instances.${column}`);
-  const turn = () => setParams({ sort: column === usual ? null : column, order: on && !ascending ? 'asc' : null, after: null });
   return (
-    <Table.Th className={right ? 'gm-right' : ''} aria-sort={on ? (ascending ? 'ascending' : 'descending') : undefined}>
-      <button type="button" className="gm-sort" data-on={on || undefined} onClick={turn} title={t('instances.sortBy', { column: name })}>
-        {name}
-        {on ? <Icon name={ascending ? 'up' : 'down'} size={12} /> : null}
-      </button>
+    <Table.Th className={right ? 'gm-right' : ''} aria-sort={columns.includes(sorted as Sort) ? (ascending ? 'ascending' : 'descending') : undefined}>
+      {columns.map((column) => {
+        const on = sorted === column;
+        const name = t(`instances.${column}`);
+        const turn = () => setParams({ sort: column === usual ? null : column, order: on && !ascending ? 'asc' : null, after: null });
+        return (
+          <div key={column}>
+            <button type="button" className="gm-sort" data-on={on || undefined} onClick={turn} title={t('instances.sortBy', { column: name })}>
+              {name}
+              {on ? <Icon name={ascending ? 'up' : 'down'} size={12} /> : null}
+            </button>
+          </div>
+        );
+      })}
     </Table.Th>
   );
 }
@@ -164,19 +172,17 @@ function Rows({ page }: { page: InstancePage }) {
   const { currency, totals } = page;
   return (
     <div className="gm-panel gm-scroll" tabIndex={0} role="region" aria-label={t('instances.title')}>
-      <Table className="gm-table" verticalSpacing={7} highlightOnHover>
+      <Table className="gm-table" verticalSpacing={7} horizontalSpacing={8} highlightOnHover>
         <Table.Thead>
           <Table.Tr>
-            <SortHead column="instance" />
-            <SortHead column="state" />
-            <SortHead column="project" />
-            <SortHead column="model" />
+            <SortHead columns={['instance', 'project']} />
+            <SortHead columns={['state', 'idle']} />
+            <SortHead columns={['model', 'platform']} />
             <Table.Th>{t('instances.last24')}</Table.Th>
-            <SortHead column="utilization" right />
-            <SortHead column="allocated" right />
-            <SortHead column="price" right />
-            <SortHead column="idle_waste" right />
-            <SortHead column="effective_cost" right />
+            <SortHead columns={['utilization', 'allocated']} right />
+            <SortHead columns={['price']} right />
+            <SortHead columns={['idle_waste']} right />
+            <SortHead columns={['effective_cost']} right />
             <Table.Th />
           </Table.Tr>
         </Table.Thead>
@@ -184,10 +190,10 @@ function Rows({ page }: { page: InstancePage }) {
           {(page.items ?? []).map((i) => (
             <Table.Tr key={i.instance}>
               <Table.Td>
-                <Anchor component={Link} href={detail(i.instance)} size="sm" className="gm-cell-main">
+                <Anchor component={Link} href={detail(i.instance)} size="sm" className="gm-cell-main gm-nowrap">
                   {i.instance}
                 </Anchor>
-                {i.owner ? <span className="gm-cell-sub">{i.owner}</span> : null}
+                <span className="gm-cell-sub">{[i.project || t('overview.without'), i.owner].filter(Boolean).join(' · ')}</span>
               </Table.Td>
               <Table.Td>
                 <StateBadge state={i.state} />
@@ -195,16 +201,15 @@ function Rows({ page }: { page: InstancePage }) {
                   <IdleTimer item={i} now={now} />
                 </div>
               </Table.Td>
-              <Table.Td>{i.project || t('overview.without')}</Table.Td>
-              <Table.Td>
-                {i.gpus === null ? <Unknown hint={t('unknown.value')} /> : t('instances.gpus', { count: i.gpus })}
-                <span className="gm-cell-sub">{[i.model, i.platform, i.plan].filter(Boolean).join(' · ')}</span>
+              <Table.Td className="gm-name">
+                {i.gpus === null ? <Unknown hint={t('unknown.value')} /> : format.number(i.gpus)} × {i.model}
+                <span className="gm-cell-sub">{[i.platform, i.region, i.plan].filter(Boolean).join(' · ')}</span>
               </Table.Td>
               <Table.Td>{spark(i.utilization_24h)}</Table.Td>
               <Table.Td className="gm-right">
                 <Percent value={i.figures.utilization} />
+                <span className="gm-cell-sub">{format.hours(i.figures.allocated_ms)}</span>
               </Table.Td>
-              <Table.Td className="gm-right gm-number">{format.hours(i.figures.allocated_ms)}</Table.Td>
               <Table.Td className="gm-right">
                 <Money value={i.price_per_hour} currency={currency} />
               </Table.Td>
@@ -227,11 +232,11 @@ function Rows({ page }: { page: InstancePage }) {
         </Table.Tbody>
         <Table.Tfoot>
           <Table.Tr>
-            <Table.Th colSpan={5}>{t('instances.totals')}</Table.Th>
+            <Table.Th colSpan={4}>{t('instances.totals')}</Table.Th>
             <Table.Td className="gm-right">
               <Percent value={totals.utilization} />
+              <span className="gm-cell-sub">{format.hours(totals.allocated_ms)}</span>
             </Table.Td>
-            <Table.Td className="gm-right gm-number">{format.hours(totals.allocated_ms)}</Table.Td>
             <Table.Td />
             <Table.Td className="gm-right">
               <Money value={totals.idle_waste} currency={currency} />
