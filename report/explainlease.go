@@ -51,29 +51,36 @@ func (s *Service) explainLeases(ctx context.Context, e *Explanation) error {
 	if len(list) > MaxPage {
 		list, e.MoreLeases = list[:MaxPage], len(list)-MaxPage
 	}
-	until := min(req.ToMs, req.NowMs, req.asOf())
 	for i := range list {
-		l := &list[i]
-		start := max(l.FromMs, req.FromMs)
-		end := max(min(l.ToMs, until), start)
-		line := ExplainLease{
-			From: instantIn(utc, l.FromMs), Instance: l.Instance, State: l.State, Held: l.Held(), Gpus: l.Gpus,
-			Project: l.Project, Platform: l.Platform, Region: l.Region, Model: l.Model, Labels: map[string]string{},
-			ClippedStart: instantIn(utc, start), ClippedEnd: instantIn(utc, end), ClippedMs: end - start,
-			Source: l.Source, ID: l.ID, Payload: hex.EncodeToString(l.Payload[:]),
-			Stream: l.Stream, StreamSequence: l.StreamSequence, Place: l.Place, StoredAt: time.Unix(0, l.StoredAtNs).UTC().Format(time.RFC3339Nano),
+		line, err := req.leaseItem(&list[i])
+		if err != nil {
+			return err
 		}
-		if l.ToMs != schema.LeaseOpen {
-			line.To = orNil(instantIn(utc, l.ToMs))
-		}
-		if l.Labels != "" {
-			if err := json.Unmarshal([]byte(l.Labels), &line.Labels); err != nil {
-				return fmt.Errorf("explain: labels of lease event %s/%s: %w", l.Source, l.ID, err)
-			}
-		}
-		e.Leases = append(e.Leases, line)
+		e.Leases = append(e.Leases, *line)
 	}
 	return nil
+}
+
+// leaseItem shows a state of a lease.
+func (r *Request) leaseItem(l *schema.LeaseSegment) (*ExplainLease, error) {
+	start := max(l.FromMs, r.FromMs)
+	end := max(min(l.ToMs, r.ToMs, r.NowMs, r.asOf()), start)
+	line := &ExplainLease{
+		From: instantIn(utc, l.FromMs), Instance: l.Instance, State: l.State, Held: l.Held(), Gpus: l.Gpus,
+		Project: l.Project, Platform: l.Platform, Region: l.Region, Model: l.Model, Labels: map[string]string{},
+		ClippedStart: instantIn(utc, start), ClippedEnd: instantIn(utc, end), ClippedMs: end - start,
+		Source: l.Source, ID: l.ID, Payload: hex.EncodeToString(l.Payload[:]),
+		Stream: l.Stream, StreamSequence: l.StreamSequence, Place: l.Place, StoredAt: time.Unix(0, l.StoredAtNs).UTC().Format(time.RFC3339Nano),
+	}
+	if l.ToMs != schema.LeaseOpen {
+		line.To = orNil(instantIn(utc, l.ToMs))
+	}
+	if l.Labels != "" {
+		if err := json.Unmarshal([]byte(l.Labels), &line.Labels); err != nil {
+			return nil, fmt.Errorf("labels of lease event %s/%s: %w", l.Source, l.ID, err)
+		}
+	}
+	return line, nil
 }
 
 func (e *Explanation) tableLeases(b *strings.Builder) {

@@ -111,6 +111,8 @@ var accessOf = map[string]access{
 	"GET " + livePath:            {role: Viewer, parts: true},
 	"GET " + projectsPath:        {role: Viewer, parts: true},
 	"GET " + instancesPath:       {role: Viewer, parts: true},
+	"GET " + unitsPath:           {role: Viewer, parts: true},
+	"GET " + leasesPath:          {role: Viewer, parts: true},
 
 	"GET " + instancesPath + "/{id}":          {role: Viewer, parts: true},
 	"GET " + instancesPath + "/{id}/timeline": {role: Viewer, parts: true},

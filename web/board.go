@@ -21,6 +21,8 @@ type Board interface {
 	Timeline(ctx context.Context, p report.InstanceParams) (*report.Timeline, error)
 	Charges(ctx context.Context, p report.InstanceParams) (*report.ChargeList, error)
 	Chargeback(ctx context.Context, p report.ChargebackParams) (*report.Chargeback, error)
+	Units(ctx context.Context, p report.Params) (*report.UnitList, error)
+	LeaseStates(ctx context.Context, p report.Params) (*report.LeaseList, error)
 }
 
 const (
@@ -28,6 +30,8 @@ const (
 	livePath      = "/api/v1/live"
 	instancesPath = "/api/v1/instances"
 	projectsPath  = "/api/v1/projects"
+	unitsPath     = "/api/v1/units"
+	leasesPath    = "/api/v1/leases"
 )
 
 // Numbers of answers that are kept. A table of a million instances takes 400 MB.
@@ -98,8 +102,8 @@ func (in *instancesInput) page() report.InstancePage {
 	return p
 }
 
-// InstanceQuestion is what one instance is asked with. It is exported because fields of an
-// embedded type that is not are never read.
+// InstanceQuestion is what one instance is asked about with. It is exported because huma
+// reads parameters of exported types only.
 type InstanceQuestion struct {
 	ID   string `path:"id" doc:"Name of the instance, escaped as a part of a path"`
 	From string `query:"from" doc:"RFC 3339 instant, or a date, which is the start of that day in the zone. Default: the start of the month that holds the end of the span."`
@@ -146,12 +150,49 @@ func (s *server) registerBoard() {
 		}
 		return &body[*report.Chargeback]{c}, nil
 	})
+	s.registerLists()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	for name, fields := range map[string][]string{"Overview": {"budget", "forecast", "quality"}, "InstanceList": {"unassigned"}, "Chargeback": {"unallocated"}} {
 		for _, field := range fields {
 			orNull(schemas[name].Properties, field)
 		}
 	}
+}
+
+// pageInput is a question that is answered in pages.
+type pageInput struct {
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	After string `query:"after" doc:"The next of the page before"`
+	BoardQuestion
+}
+
+func (in *pageInput) params(tenant string, projects []string) report.Params {
+	p := in.BoardQuestion.params(tenant, projects)
+	p.Limit, p.After = in.Limit, in.After
+	return p
+}
+
+func (s *server) registerLists() {
+	huma.Register(s.api, huma.Operation{
+		OperationID: "units", Method: http.MethodGet, Path: unitsPath, Tags: []string{"dashboard"},
+		Summary: "The units that reported usage, with their figures", Errors: []int{409, 422, 500, 504},
+	}, func(ctx context.Context, in *pageInput) (*body[*report.UnitList], error) {
+		l, err := s.Board.Units(ctx, in.params(s.Tenant, scopeOf(ctx)))
+		if err != nil {
+			return nil, s.problem(ctx, "the list of units", err)
+		}
+		return &body[*report.UnitList]{l}, nil
+	})
+	huma.Register(s.api, huma.Operation{
+		OperationID: "leases", Method: http.MethodGet, Path: leasesPath, Tags: []string{"dashboard"},
+		Summary: "The states of leases that overlap a span, and the events that began them", Errors: []int{409, 422, 500, 504},
+	}, func(ctx context.Context, in *pageInput) (*body[*report.LeaseList], error) {
+		l, err := s.Board.LeaseStates(ctx, in.params(s.Tenant, scopeOf(ctx)))
+		if err != nil {
+			return nil, s.problem(ctx, "the list of leases", err)
+		}
+		return &body[*report.LeaseList]{l}, nil
+	})
 }
 
 // orNull says that a field may be null, which huma has no way to say of an object.

@@ -44,7 +44,7 @@ func timeoutOf(r *http.Request) time.Duration {
 	switch {
 	case r.Method == http.MethodPost && r.URL.Path == statementsPath:
 		return CloseTimeout
-	case is("/api/v1/reports/"), is("/api/v1/explain"), is(statementsPath + "/"), is(overviewPath), is(instancesPath), is(projectsPath):
+	case is("/api/v1/reports/"), is("/api/v1/explain"), is(statementsPath + "/"), is(overviewPath), is(instancesPath), is(projectsPath), is(unitsPath), is(leasesPath):
 		return ReportTimeout
 	case is(livePath):
 		return streamTimeout
@@ -194,6 +194,7 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 		conflict  *report.ConflictError
 		open      *report.NotClosedError
 		none      *report.NoChargeError
+		nothing   *report.NoInstanceError
 		scope     *report.ScopeError
 	)
 	switch {
@@ -208,6 +209,8 @@ func (s *server) problem(ctx context.Context, what string, err error) error {
 	case errors.As(err, &open):
 		return huma.Error404NotFound(err.Error())
 	case errors.As(err, &none):
+		return huma.Error404NotFound(err.Error())
+	case errors.As(err, &nothing):
 		return huma.Error404NotFound(err.Error())
 	case errors.Is(err, ErrNotFound):
 		return huma.Error404NotFound(err.Error())

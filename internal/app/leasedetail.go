@@ -128,31 +128,31 @@ type detail struct {
 	units    []uint64
 }
 
-func (d *detail) minutes() (list []clickhouse.UnitMinute) {
-	for ms := schema.Floor(d.window.StartMs, schema.MinuteMs); ms < d.window.EndMs; ms += schema.MinuteMs {
-		for _, u := range d.units {
-			list = append(list, clickhouse.UnitMinute{Unit: u, StartMs: ms})
-		}
-	}
-	return list
+// minutes is how many events the window may have, when each is a minute long.
+func (d *detail) minutes() int64 {
+	return (d.window.EndMs - d.window.StartMs + schema.MinuteMs - 1) / schema.MinuteMs * int64(len(d.units))
 }
 
-// maxDetailMinutes bounds how many minutes of units are held in memory at once.
-const maxDetailMinutes = 10_000
+// maxDetailMinutes bounds how many minutes of units are held in memory at once: an
+// event takes about half a kilobyte.
+const maxDetailMinutes = 60_000
 
 // details computes windows from events, and adds their usage to sums if that is
 // not nil. Memory is bounded by taking some of them at a time.
 func (s *usageStore) details(ctx context.Context, v *leaseView, list []detail, sums *rowSums) error {
 	slices.SortFunc(list, func(a, b detail) int { return int(a.window.StartMs - b.window.StartMs) })
 	for len(list) > 0 {
-		var minutes []clickhouse.UnitMinute
+		var spans []clickhouse.UnitSpan
 		n := 0
-		for ; n < len(list) && len(minutes) < maxDetailMinutes; n++ {
-			minutes = append(minutes, list[n].minutes()...)
+		for minutes := int64(0); n < len(list) && minutes < maxDetailMinutes; n++ {
+			minutes += list[n].minutes()
+			for _, u := range list[n].units {
+				spans = append(spans, clickhouse.UnitSpan{Unit: u, StartMs: list[n].window.StartMs, EndMs: list[n].window.EndMs})
+			}
 		}
 		units := map[uint64][][]schema.StoredEvent{}
 		var settled *schema.Settlement
-		err := s.db.UnitMinuteEvents(ctx, v.q.Tenant, minutes, v.q.AsOfMs, func(events []schema.StoredEvent, facts *schema.Settlement) error {
+		err := s.db.UnitSpanEvents(ctx, v.q.Tenant, spans, v.q.AsOfMs, func(events []schema.StoredEvent, facts *schema.Settlement) error {
 			settled = facts
 			hash := schema.UnitHash(events[0].Unit)
 			units[hash] = append(units[hash], slices.Clone(events))

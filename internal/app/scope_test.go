@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -187,7 +188,7 @@ func newSceneOfTwo(t *testing.T) *sceneOfTwo {
 	}
 	leak := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "bravo") }
 	s.deps = web.Deps{
-		Reports: service, Plans: service, Tenant: scopeTenant, SignIn: in, Log: slog.New(slog.DiscardHandler),
+		Reports: service, Board: service, Plans: service, Tenant: scopeTenant, SignIn: in, Log: slog.New(slog.DiscardHandler),
 		// What is refused is never asked; should it be, there is nobody to answer.
 		Statements: struct{ web.Statements }{}, Prices: struct{ web.Prices }{}, Quarantine: struct{ web.Quarantine }{},
 		Ingest:  func(context.Context, []schema.Message) ([]schema.Receipt, error) { panic("taken") },
@@ -216,11 +217,41 @@ func (s *sceneOfTwo) ask(token, method, path, body string) (int, string) {
 		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
+	var from io.Reader = res.Body
+	if res.Header.Get("Content-Type") == "text/event-stream" {
+		from = &untilBlank{from: bufio.NewReader(res.Body)}
+	}
+	text, err := io.ReadAll(from)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return res.StatusCode, string(text)
+}
+
+// untilBlank reads the first event of a stream.
+type untilBlank struct {
+	from *bufio.Reader
+	last byte
+	done bool
+}
+
+// Read ends after an empty line.
+func (u *untilBlank) Read(b []byte) (int, error) {
+	if u.done {
+		return 0, io.EOF
+	}
+	for n := range b {
+		c, err := u.from.ReadByte()
+		if err != nil {
+			return n, err
+		}
+		b[n] = c
+		if u.done = c == '\n' && u.last == '\n'; u.done {
+			return n + 1, nil
+		}
+		u.last = c
+	}
+	return len(b), nil
 }
 
 // values collects the texts and numbers of a JSON document that are long enough to tell
@@ -408,6 +439,17 @@ func (s *sceneOfTwo) scopeCases(alpha, bravo []string) map[string]scopeCase {
 		"GET /api/v1/explain":        {status: 200, paths: explained, formats: true},
 		"GET /api/v1/charges/{line}": {status: 200, paths: charged, formats: true},
 
+		"GET /api/v1/overview":  {status: 200, paths: spanned("/api/v1/overview", "", "&model=H100", "&as_of=2026-03-09", "&project=alpha", "&project=", "&plan=")},
+		"GET /api/v1/live":      {status: 200, paths: []string{"/api/v1/live", "/api/v1/live?project=", "/api/v1/live?platform=alibaba-ecs"}},
+		"GET /api/v1/projects":  {status: 200, paths: spanned("/api/v1/projects", "", "&share=even", "&share=none", "&as_of=2026-03-09", "&project=")},
+		"GET /api/v1/instances": {status: 200, paths: spanned("/api/v1/instances", "", "&sort=project", "&limit=1", "&q=a", "&state=running", "&as_of=2026-03-09", "&unit=GPU-shared")},
+		"GET /api/v1/units":     {status: 200, paths: spanned("/api/v1/units", "", "&limit=1", "&as_of=2026-03-09", "&unit=GPU-shared")},
+		"GET /api/v1/leases":    {status: 200, paths: spanned("/api/v1/leases", "", "&limit=1", "&as_of=2026-03-09", "&platform=alibaba-ecs")},
+
+		"GET /api/v1/instances/{id}":          {status: 200, paths: spanned("/api/v1/instances/web-alpha", "", "&as_of=2026-03-09")},
+		"GET /api/v1/instances/{id}/timeline": {status: 200, paths: spanned("/api/v1/instances/web-alpha/timeline", "", "&step=day", "&as_of=2026-03-09")},
+		"GET /api/v1/instances/{id}/charges":  {status: 200, paths: spanned("/api/v1/instances/web-alpha/charges", "", "&limit=1", "&as_of=2026-03-09")},
+
 		"GET /api/v1/reports/plans":            refused, // plans are shared
 		"GET /api/v1/reports/advise":           refused,
 		"GET /api/v1/statements":               refused,
@@ -425,11 +467,21 @@ func (s *sceneOfTwo) scopeCases(alpha, bravo []string) map[string]scopeCase {
 	}
 }
 
+// spanned are paths about the span of the scene.
+func spanned(path string, how ...string) (paths []string) {
+	for _, h := range how {
+		paths = append(paths, path+"?"+scopeSpan+h)
+	}
+	return paths
+}
+
 // A name or id of another project gets the answer that one gets which does not exist.
 func TestScopeHidesNames(t *testing.T) {
 	s := newSceneOfTwo(t)
 	for _, path := range []string{
 		"/api/v1/reports/spend?by=instance&instance=NAME", "/api/v1/reports/usage?project=NAME", "/api/v1/reports/waste?node=NAME", "/api/v1/reports/spend?unit=NAME&format=table",
+		"/api/v1/instances?instance=NAME", "/api/v1/instances?q=NAME", "/api/v1/instances/NAME?zone=UTC", "/api/v1/instances/NAME/timeline?zone=UTC", "/api/v1/instances/NAME/charges?zone=UTC",
+		"/api/v1/overview?project=NAME", "/api/v1/projects?node=NAME", "/api/v1/units?unit=NAME", "/api/v1/leases?instance=NAME",
 		"/api/v1/reports/spend?label=team=NAME", "/api/v1/explain?instance=NAME", "/api/v1/explain?project=NAME&format=csv", "/api/v1/explain?unit=NAME&format=table",
 	} {
 		answer := func(name string) string {

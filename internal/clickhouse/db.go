@@ -177,5 +177,7 @@ func quoteName(s string) string {
 }
 
 func quoteText(s string) string {
-	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'").Replace(s) + "'"
+	return "'" + quotedText.Replace(s) + "'"
 }
+
+var quotedText = strings.NewReplacer("\\", "\\\\", "'", "\\'")

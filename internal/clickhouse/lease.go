@@ -205,7 +205,11 @@ func (db *DB) LeaseCovered(ctx context.Context, tenant string, cuts []int64, gra
 	if w.Hours != nil && len(w.Hours)+len(w.Also) == 0 || w.FromMs >= w.ToMs {
 		return nil, nil, nil
 	}
-	where := "tenant = " + quoteText(tenant) + " AND " + leasedCondition(w) + " AND instance IN (SELECT leased FROM " + w.Leases.sql + " WHERE grp > 0)"
+	covered, crowded, err := db.leaseCoveredByFew(ctx, tenant, cuts, grain, w)
+	if err != nil || len(crowded) == 0 {
+		return covered, nil, err
+	}
+	where := "tenant = " + quoteText(tenant) + " AND " + leasedCondition(w) + instancesCondition(crowded)
 	units := "SELECT instance, `window`, unit, sum(active_ms + idle_ms + unknown_ms) AS ms FROM (" + latest(grain.table, where) + ") GROUP BY instance, `window`, unit"
 	windows := fmt.Sprintf("SELECT instance, `window`, toInt64(toUnixTimestamp(`window`)) * 1000 AS window_ms, toInt64(count()) AS units, "+
 		"toInt64(countIf(ms = %d)) AS full, toInt64(sum(ms)) AS covered FROM (%s) GROUP BY instance, `window`", grain.length, units)
@@ -218,7 +222,6 @@ func (db *DB) LeaseCovered(ctx context.Context, tenant string, cuts []int64, gra
 		return nil, nil, fmt.Errorf("compare leases with %s: %w", grain.table, err)
 	}
 	defer rows.Close()
-	var covered []Covered
 	var unclear []InstanceWindow
 	for rows.Next() {
 		var (
@@ -236,6 +239,37 @@ func (db *DB) LeaseCovered(ctx context.Context, tenant string, cuts []int64, gra
 		}
 	}
 	return covered, unclear, rows.Err()
+}
+
+// leaseCoveredByFew is LeaseCovered for the instances of which, in each piece of each
+// span, no more units reported than are leased: so no more did in any window, and what
+// they cover is their sum. These are nearly all, and they need no look at single windows.
+// It returns the others.
+func (db *DB) leaseCoveredByFew(ctx context.Context, tenant string, cuts []int64, grain Grain, w Windows) (covered []Covered, crowded []string, err error) {
+	where := "tenant = " + quoteText(tenant) + " AND " + leasedCondition(w)
+	parts := fmt.Sprintf("SELECT u.instance AS instance, s.at AS at, %s AS piece, any(s.grp) AS grp, uniqExact(u.unit) > any(s.gpus) AS crowd, "+
+		"sum(u.active_ms + u.idle_ms + u.unknown_ms) AS ms FROM (%s) AS u ASOF JOIN %s AS s ON u.instance = s.leased AND u.window_ms >= s.at WHERE s.grp > 0 GROUP BY instance, at, piece",
+		pieceOf(cuts), withMs(latest(grain.table, where)), w.Leases.sql)
+	query := "SELECT grp, piece, toInt64(sumIf(ms, few)), groupUniqArrayIf(instance, NOT few) FROM " +
+		"(SELECT *, max(crowd) OVER (PARTITION BY instance) = 0 AS few FROM (" + parts + ")) GROUP BY grp, piece"
+	rows, err := db.conn.Query(roomy(ctx), query)
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare leases with %s: %w", grain.table, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			group     uint32
+			piece, ms int64
+			others    []string
+		)
+		if err := rows.Scan(&group, &piece, &ms, &others); err != nil {
+			return nil, nil, fmt.Errorf("compare leases with %s: %w", grain.table, err)
+		}
+		covered, crowded = append(covered, Covered{Group: int(group), Piece: int(piece), Ms: ms}), append(crowded, others...)
+	}
+	slices.Sort(crowded)
+	return covered, slices.Compact(crowded), rows.Err()
 }
 
 // InstanceUnits returns which units an instance used in each of the windows of a
@@ -276,35 +310,83 @@ func floors(windows []InstanceWindow) []int64 {
 	return slices.Compact(hours)
 }
 
-// UnitMinute is a minute of one unit.
-type UnitMinute struct {
-	Unit    uint64 // hash
-	StartMs int64
+// UnitSpan is a time of one unit, [StartMs, EndMs).
+type UnitSpan struct {
+	Unit           uint64 // hash
+	StartMs, EndMs int64
 }
 
-// UnitMinuteEvents calls visit for every unit of the list, with events that the
-// stream had stored by asOfMs (0 = all): all that overlap a minute of the unit
+// UnitSpanEvents calls visit for every unit of the list, with events that the
+// stream had stored by asOfMs (0 = all): all that overlap a span of the unit
 // in the list, and perhaps others.
-func (db *DB) UnitMinuteEvents(ctx context.Context, tenant string, minutes []UnitMinute, asOfMs int64, visit func(events []schema.StoredEvent, facts *schema.Settlement) error) error {
-	if len(minutes) == 0 {
+func (db *DB) UnitSpanEvents(ctx context.Context, tenant string, list []UnitSpan, asOfMs int64, visit func(events []schema.StoredEvent, facts *schema.Settlement) error) error {
+	if len(list) == 0 {
 		return nil
 	}
-	lo, hi := minutes[0].StartMs, minutes[0].StartMs
-	units := map[uint64]bool{}
-	var pairs, hashes strings.Builder
-	for _, m := range minutes {
-		lo, hi = min(lo, m.StartMs), max(hi, m.StartMs)
-		fmt.Fprintf(&pairs, "%d\t%d\n%d\t%d\n", m.StartMs/1000, m.Unit, max(m.StartMs-schema.MinuteMs, 0)/1000, m.Unit)
-		if !units[m.Unit] {
-			units[m.Unit] = true
-			hashes.WriteString(strconv.FormatUint(m.Unit, 10) + "\n")
-		}
+	lo, hi := list[0].StartMs, list[0].EndMs
+	var pairs unitPairs
+	for _, s := range list {
+		lo, hi = min(lo, s.StartMs), max(hi, s.EndMs)
+		pairs.add(s)
 	}
-	short := "minute >= " + seconds(lo-schema.MinuteMs) + " AND minute <= " + seconds(hi) +
-		" AND (minute, unit_hash) IN (SELECT toDateTime(m, 'UTC'), u FROM " + inline("m UInt32, u UInt64", pairs.String()) + ")"
-	where := "tenant = " + quoteText(tenant) + " AND " + spans(short, lo, hi) + " AND " + clipped(lo, hi+schema.MinuteMs) +
-		" AND unit_hash IN (SELECT u FROM " + inline("u UInt64", hashes.String()) + ")" + asOfCondition(asOfMs)
+	where := "tenant = " + quoteText(tenant) + " AND " + pairs.spans(lo, hi) + " AND " + clipped(lo, hi) + asOfCondition(asOfMs)
 	// Copies may begin in minutes that are not in the list, so all identities are
 	// looked up.
 	return db.readUnits(ctx, tenant, where, asOfMs, func(int64) bool { return false }, visit)
+}
+
+// unitPairs are the minutes and hours of units in which events begin that may overlap
+// spans of theirs. Events of an hour or less, nearly all, are found by them, longer ones
+// by how far back their class reaches.
+type unitPairs struct {
+	units                map[uint64]bool
+	minutes, hours, long strings.Builder // of events up to a minute: by the minute, by the hour; up to an hour
+	hashes               strings.Builder
+}
+
+// byMinute is up to how long a span is looked up by its minutes.
+const byMinute = 5 * schema.MinuteMs
+
+func (p *unitPairs) add(s UnitSpan) {
+	write := func(b *strings.Builder, from, to, step int64) {
+		for at := max(schema.Floor(from, step), 0); at < to; at += step {
+			fmt.Fprintf(b, "%d\t%d\n", at/1000, s.Unit)
+		}
+	}
+	if s.EndMs-s.StartMs <= byMinute {
+		write(&p.minutes, s.StartMs-schema.SpanMs[0], s.EndMs, schema.MinuteMs)
+	} else {
+		write(&p.hours, s.StartMs-schema.SpanMs[0], s.EndMs, schema.HourMs)
+	}
+	write(&p.long, s.StartMs-schema.SpanMs[1], s.EndMs, schema.HourMs)
+	if p.units == nil {
+		p.units = map[uint64]bool{}
+	}
+	if !p.units[s.Unit] {
+		p.units[s.Unit] = true
+		p.hashes.WriteString(strconv.FormatUint(s.Unit, 10) + "\n")
+	}
+}
+
+// spans is a condition for the events that may overlap any of the spans, which all lie in
+// [loMs, hiMs).
+func (p *unitPairs) spans(loMs, hiMs int64) string {
+	in := func(window string, b *strings.Builder) string {
+		if b.Len() == 0 {
+			return "0"
+		}
+		return "(" + window + ", unit_hash) IN (SELECT toDateTime(m, 'UTC'), u FROM " + inline("m UInt32, u UInt64", b.String()) + ")"
+	}
+	began := func(class int) string {
+		return fmt.Sprintf("span = %d AND minute >= %s AND minute <= %s", class, seconds(schema.Floor(loMs-schema.SpanMs[class], schema.MinuteMs)), seconds(schema.Floor(hiMs-1, schema.MinuteMs)))
+	}
+	const hour = "toStartOfHour(minute, 'UTC')"
+	conditions := []string{
+		began(0) + " AND (" + in("minute", &p.minutes) + " OR " + in(hour, &p.hours) + ")",
+		began(1) + " AND " + in(hour, &p.long),
+	}
+	for class := 2; class < len(schema.SpanMs); class++ {
+		conditions = append(conditions, began(class)+" AND unit_hash IN (SELECT u FROM "+inline("u UInt64", p.hashes.String())+")")
+	}
+	return "(" + strings.Join(conditions, " OR ") + ")"
 }

@@ -26,6 +26,8 @@ const client: QueryClient = new QueryClient({
 });
 
 const nonce = document.querySelector<HTMLMetaElement>('meta[property=csp-nonce]')?.nonce ?? '';
+// Where the library that locks scrolling behind a drawer looks for it (get-nonce).
+(globalThis as { __webpack_nonce__?: string }).__webpack_nonce__ = nonce;
 
 createRoot(document.getElementById('root')!).render(
   <StrictMode>

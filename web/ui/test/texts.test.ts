@@ -13,7 +13,7 @@ function flat(texts: object, path = ''): Map<string, string> {
 }
 const english = flat(en);
 const chinese = flat(zh);
-const holes = (s: string | undefined) => [...(s ?? '').matchAll(/{{(\w+)}}/g)].map((m) => m[1]).sort();
+const holes = (s: string | undefined) => [...(s ?? '').matchAll(/{{(\w+)(?:, \w+)?}}/g)].map((m) => m[1]).sort();
 
 test('both languages have the same texts with the same holes', () => {
   expect([...chinese.keys()].sort()).toEqual([...english.keys()].sort());

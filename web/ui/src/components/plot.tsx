@@ -18,6 +18,7 @@ export interface PlotProps {
   color: string; // a CSS variable
   show: (value: number) => string;
   formats: Formats;
+  steps?: number[]; // that the axis may have; decimal otherwise
   top?: number; // upper end of the axis; that of the values otherwise
   axis?: boolean; // whether the time is written below
   onPoint?: (index: number | null) => void;
@@ -48,15 +49,15 @@ function options(p: PlotProps, width: number, css: (name: string) => string): uP
   return {
     width,
     height: plain + (p.axis ? 26 : 0),
-    padding: [8, plotRight, 0, 0],
+    padding: [8, plotRight, p.axis ? 0 : 8, 0],
     legend: { show: false },
     cursor: { sync: { key: 'gpumeter' }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: true, range: () => p.span }, y: { range: (_u, _min, most) => [0, p.top ?? (most > 0 ? most * 1.08 : 1)] } },
     axes: [
       { show: p.axis === true, size: 26, stroke: css('--gm-muted'), grid: { stroke: css('--gm-line'), width: 1 }, ticks: { show: false }, font: `11px ${css('font-family')}`, space: 90, values: (_u, list) => list.map((s) => (long ? p.formats.day(time(s)) : p.formats.time(time(s)))) },
-      { size: plotLeft, stroke: css('--gm-muted'), grid: { stroke: css('--gm-line'), width: 1 }, ticks: { show: false }, font: `11px ${css('font-family')}`, space: 30, values: (_u, list) => list.map(p.show) },
+      { size: plotLeft, stroke: css('--gm-muted'), grid: { stroke: css('--gm-line'), width: 1 }, ticks: { show: false }, font: `11px ${css('font-family')}`, space: 30, ...(p.steps ? { incrs: p.steps } : {}), values: (_u, list) => list.map(p.show) },
     ],
-    series: [{}, { stroke: css(p.color), width: 1.5, fill: `color-mix(in srgb, ${css(p.color)} 16%, transparent)`, spanGaps: false, points: { show: false }, paths: uPlot.paths.stepped!({ align: 1 }) }],
+    series: [{}, { stroke: css(p.color), width: 1.5, fill: `color-mix(in srgb, ${css(p.color)} 16%, transparent)`, spanGaps: false, points: { show: false } }],
     hooks: {
       drawClear: [
         (u) => {
@@ -71,7 +72,7 @@ function options(p: PlotProps, width: number, css: (name: string) => string): uP
           u.ctx.restore();
         },
       ],
-      setCursor: [(u) => p.onPoint?.(u.cursor.idx ?? null)],
+      setCursor: [(u) => p.onPoint?.(u.cursor.idx == null ? null : u.cursor.idx >> 1)],
     },
   };
 }
@@ -84,9 +85,9 @@ export function Plot(props: PlotProps) {
     if (!host.current || width === 0) return;
     const style = getComputedStyle(host.current);
     const css = (name: string) => (style.getPropertyValue(name) || name).trim();
-    // A step lasts until the next one begins, so the last needs its end.
-    const at = [...props.at, props.end];
-    const values = [...props.values, props.values.at(-1) ?? null];
+    // A step is level from its beginning until just before the next one, also beside a gap.
+    const at = props.at.flatMap((from, i) => [from, (props.at[i + 1] ?? props.end) - 0.001]);
+    const values = props.values.flatMap((v) => [v, v]);
     const plot = new uPlot(options(props, width, css), [at, values], host.current);
     return () => plot.destroy();
     // The functions among the properties are new every time and do the same.

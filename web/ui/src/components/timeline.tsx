@@ -48,6 +48,9 @@ const kinds = [
 ] as const;
 type Kind = (typeof kinds)[number]['key'];
 
+/** Steps of an axis of bytes: 1 MiB, 2 MiB and so on. */
+const binary = Array.from({ length: 34 }, (_, i) => 2 ** (20 + i));
+
 const textOf = (p: TimelinePoint, kind: Kind) => ({ utilization: p.utilization, memory: p.memory_bytes, power: p.power_watts, cost: p.cost })[kind];
 
 function Plots({ points, states, span, currency }: Props & { points: TimelinePoint[] }) {
@@ -91,7 +94,7 @@ function Plots({ points, states, span, currency }: Props & { points: TimelinePoi
                 </span>
               ) : null}
             </div>
-            <Plot label={label} at={series.at} end={series.end} values={values} span={span} color={color} show={axis[key]} formats={format} top={key === 'utilization' ? 1 : undefined} axis={key === there.at(-1)?.key} onPoint={(n) => setPoint(n !== null && n < points.length ? n : null)} />
+            <Plot label={label} at={series.at} end={series.end} values={values} span={span} color={color} show={axis[key]} formats={format} top={key === 'utilization' ? 1 : undefined} steps={key === 'memory' ? binary : undefined} axis={key === there.at(-1)?.key} onPoint={(n) => setPoint(n !== null && n < points.length ? n : null)} />
           </div>
         );
       })}

@@ -7,7 +7,7 @@ import { Link } from 'wouter';
 import type { InstanceItem, InstancePage, InstanceQuery } from '../api/board';
 import { api, must } from '../api/client';
 import { Spark } from '../components/bars';
-import { Money, Percent, Unknown, Unpriced } from '../components/figures';
+import { Money, Percent, Unpriced } from '../components/figures';
 import { Icon } from '../components/icons';
 import { StateBadge, stateNames } from '../components/leases';
 import { Empty, Loaded } from '../components/states';
@@ -189,8 +189,8 @@ function Rows({ page }: { page: InstancePage }) {
         <Table.Tbody>
           {(page.items ?? []).map((i) => (
             <Table.Tr key={i.instance}>
-              <Table.Td>
-                <Anchor component={Link} href={detail(i.instance)} size="sm" className="gm-cell-main gm-nowrap">
+              <Table.Td className="gm-name gm-name-narrow">
+                <Anchor component={Link} href={detail(i.instance)} size="sm" className="gm-cell-main">
                   {i.instance}
                 </Anchor>
                 <span className="gm-cell-sub">{[i.project || t('overview.without'), i.owner].filter(Boolean).join(' · ')}</span>
@@ -202,7 +202,7 @@ function Rows({ page }: { page: InstancePage }) {
                 </div>
               </Table.Td>
               <Table.Td className="gm-name">
-                {i.gpus === null ? <Unknown hint={t('unknown.value')} /> : format.number(i.gpus)} × {i.model}
+                {i.gpus === null ? i.model : `${format.number(i.gpus)} × ${i.model}`}
                 <span className="gm-cell-sub">{[i.platform, i.region, i.plan].filter(Boolean).join(' · ')}</span>
               </Table.Td>
               <Table.Td>{spark(i.utilization_24h)}</Table.Td>

@@ -270,7 +270,7 @@ function Breakdown({ dimension, parts, currency, total }: { dimension: 'project'
           </Table.Thead>
           <Table.Tbody>
             {shown.map((p) => {
-              const name = p.key === '' ? t('overview.without') : p.key;
+              const name = p.key !== '' ? p.key : dimension === 'plan' ? t('overview.onDemand') : t('overview.without');
               const share = quotient(p.figures.effective_cost, total);
               const filters = { ...view.filters, [dimension]: p.key } as Partial<Record<Dimension, string>>;
               return (
