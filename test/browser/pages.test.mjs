@@ -1,0 +1,149 @@
+// Every page: its figures, in two languages; who can use it; how wide it is.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { accessible } from './lib/axe.mjs';
+import { ask, eventually, loaded, narrow, opening, pastQuestion, rowsOf, search, tile, valueOf, visit, withBrowser } from './lib/dashboard.mjs';
+import { count, hours, money, percent } from './lib/formats.mjs';
+
+withBrowser();
+
+/** What each page shows of the past, compared with what the API answers. */
+const figures = {
+  '/': overviewShows,
+  '/instances': instancesShow,
+};
+const paths = Object.keys(figures);
+
+async function overviewShows(page) {
+  const o = await ask('/api/v1/overview', pastQuestion);
+  const amount = (text) => money(text, o.currency, 'en');
+  const large = {
+    'Burn rate now': `${amount(o.now.burn_per_hour)} / h`,
+    'Idle waste now': `${amount(o.now.waste_per_hour)} / h`,
+    Today: amount(o.today.figures.effective_cost),
+    'Month to date': amount(o.month.figures.effective_cost),
+    'Forecast for the month': o.forecast ? amount(o.forecast.amount) : 'unknown',
+    'Idle waste': amount(o.range.figures.idle_waste),
+    Utilization: percent(o.range.figures.utilization, 'en'),
+    Coverage: percent(o.coverage, 'en'),
+  };
+  for (const [name, value] of Object.entries(large)) assert.equal(await valueOf(page, name), value, name);
+  assert.match(await tile(page, 'Utilization').innerText(), new RegExp(`Allocated: ${hours(o.range.figures.allocated_ms, 'en')}`));
+  for (const [title, key] of [['By project', 'project'], ['By model', 'model'], ['By platform', 'platform'], ['By billing mode', 'plan']]) {
+    const panel = page.getByRole('region', { name: title, exact: true });
+    const more = panel.getByRole('button', { name: /^\d+ more$/ });
+    if (await more.count()) await more.click();
+    const shown = await rowsOf(panel);
+    assert.equal(shown.size, o.by[key].length, `rows ${title}`);
+    for (const { key: name, figures: f } of o.by[key]) {
+      assert.deepEqual(shown.get(name === '' ? '(none)' : name)?.slice(0, 3), [amount(f.effective_cost), amount(f.idle_waste), percent(f.utilization, 'en')], `${title}: ${name}`);
+    }
+  }
+  await barsShow(page, o, amount);
+}
+
+async function barsShow(page, o, amount) {
+  for (const [title, parts] of [[`Spend per ${o.series.step}`, o.series.points], ['Spend per hour, last 24 hours', o.hours]]) {
+    const panel = page.getByRole('region', { name: title, exact: true });
+    const bars = await panel.getByRole('button', { name: /Cost/ }).evaluateAll((all) => all.map((b) => b.getAttribute('aria-label')));
+    assert.equal(bars.length, parts.length, `bars of ${title}`);
+    for (const [i, p] of parts.entries()) assert.ok(bars[i].includes(`Cost ${amount(p.figures.cost)}, Useful ${amount(p.figures.useful_cost)}`), `${bars[i]}: want ${p.figures.cost}`);
+  }
+}
+
+const listed = { ...pastQuestion, sort: 'effective_cost', order: 'desc', limit: 25 };
+
+async function instancesShow(page) {
+  const l = await ask('/api/v1/instances', listed);
+  const amount = (text) => money(text, l.currency, 'en');
+  await page.getByText(`${count(l.total)} instances`, { exact: true }).waitFor();
+  const shown = await rowsOf(page.getByRole('region', { name: 'Instances', exact: true }));
+  assert.deepEqual([...shown.keys()], l.items.map((i) => i.instance));
+  for (const i of l.items) {
+    const f = i.figures;
+    const want = [percent(f.utilization, 'en'), hours(f.allocated_ms, 'en'), amount(i.price_per_hour), amount(f.idle_waste), amount(f.effective_cost)];
+    assert.deepEqual(shown.get(i.instance).slice(4, 9), want, i.instance);
+  }
+  const totals = (await page.locator('tfoot tr').innerText()).split(/\s*\t\s*/).map((s) => s.trim());
+  for (const value of [percent(l.totals.utilization, 'en'), hours(l.totals.allocated_ms, 'en'), amount(l.totals.idle_waste), amount(l.totals.effective_cost)]) {
+    assert.ok(totals.includes(value), `${value} is not among the totals ${totals}`);
+  }
+}
+
+/** An instance of the past that has charges. */
+async function oneInstance() {
+  const { items } = await ask('/api/v1/instances', listed);
+  return items[0].instance;
+}
+
+async function instanceShows(page, id) {
+  const at = `/api/v1/instances/${encodeURIComponent(id)}`;
+  const [d, charges] = [await ask(at, pastQuestion), await ask(`${at}/charges`, pastSpanOf(await ask(at, pastQuestion)))];
+  const amount = (text) => money(text, d.currency, 'en');
+  const value = (name) => valueOf(page, `${name}: ${id}`);
+  assert.equal(await value('Effective cost'), amount(d.figures.effective_cost));
+  assert.equal(await value('Idle waste'), amount(d.figures.idle_waste));
+  assert.equal(await value('Utilization'), percent(d.figures.utilization, 'en'));
+  assert.equal(await value('Price per GPU hour'), amount(d.price_per_hour));
+  const lines = page.getByRole('button', { name: /^Open charge/ });
+  await lines.first().waitFor();
+  assert.equal(await lines.count(), charges.items.length);
+  await timelineShows(page, await ask(`${at}/timeline`, { ...pastQuestion, step: 'auto' }), amount);
+}
+
+const pastSpanOf = ({ from, to }) => ({ from, to });
+
+async function timelineShows(page, timeline, amount) {
+  await page.getByRole('button', { name: 'Timeline as a table' }).click();
+  const rows = await page.getByRole('region', { name: 'Timeline', exact: true }).locator('tbody tr').evaluateAll((all) => all.map((r) => [...r.children].map((c) => c.innerText.trim())));
+  assert.equal(rows.length, timeline.points.length);
+  for (const [i, p] of timeline.points.entries()) {
+    assert.deepEqual([rows[i][1], rows[i][7], rows[i][8]], [percent(p.utilization, 'en'), amount(p.idle_waste), amount(p.cost)], p.from);
+  }
+}
+
+test('the navigation leads to every page that is tested here', () =>
+  visit(`/${search(pastQuestion)}`, async (page) => {
+    await loaded(page);
+    const links = await page.getByRole('navigation').getByRole('link').evaluateAll((all) => all.map((a) => new URL(a.href).pathname));
+    assert.deepEqual(links.toSorted(), paths.toSorted());
+  }));
+
+const languages = { en: 'English', 'zh-CN': '简体中文' };
+
+/** A page is loaded once, and looked at in every way. */
+for (const path of [...paths, '/instances/:id', '/no-such-page']) {
+  describe(path, () => {
+    let id;
+    const opened = opening();
+    before(async () => {
+      id = path.includes(':id') ? await oneInstance() : undefined;
+      await opened.open(path.replace(':id', id) + search(pastQuestion));
+      await (path === '/no-such-page' ? opened.page.getByText('There is no such page').waitFor() : loaded(opened.page));
+    });
+    after(() => opened.close());
+
+    const shows = path === '/instances/:id' ? instanceShows : figures[path];
+    if (shows) test(`${path} shows what the API answers`, () => shows(opened.page, id));
+    for (const theme of ['light', 'dark']) {
+      test(`${path} is accessible, ${theme}`, async () => {
+        await opened.page.emulateMedia({ colorScheme: theme });
+        await opened.page.waitForFunction((t) => document.documentElement.dataset.mantineColorScheme === t, theme);
+        await accessible(opened.page);
+      });
+    }
+    for (const language of Object.keys(languages)) {
+      test(`${path} fits a telephone, ${language}`, async () => {
+        const { page } = opened;
+        await page.setViewportSize(narrow);
+        await page.getByRole('button', { name: /Language|语言/ }).click();
+        await page.getByRole('menuitem', { name: languages[language] }).click();
+        await page.locator(`html[lang=${language}]`).waitFor();
+        assert.equal(await page.evaluate(() => window.innerWidth), narrow.width);
+        const width = await eventually(() => page.evaluate(() => Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)), (w) => w <= narrow.width, 'the page is wider than the window');
+        assert.ok(width > narrow.width / 2);
+      });
+    }
+    test(`${path} writes no error to the console`, () => opened.clean());
+  });
+}
