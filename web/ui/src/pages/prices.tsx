@@ -180,7 +180,7 @@ function VersionText({ document, version }: { document: Document; version: Versi
         <>
           <Group justify="space-between" mb={6}>
             <span className="gm-cell-sub">
-              SHA-256 <code>{version.content_hash.slice(0, 16)}</code>
+              {t('statements.hash')} <code>{version.content_hash.slice(0, 16)}</code>
             </span>
             <CopyButton value={text}>
               {({ copied, copy }) => (

@@ -99,7 +99,7 @@ function ItemRow({ item, open }: { item: Item; open: () => void }) {
           <span className="gm-cell-main">{kind(item.kind)}</span> <ItemState item={item} />
           <small lang="en">{item.reason}</small>
         </span>
-        <span className="gm-cell-sub">{format.instant(item.stored_at, true)}</span>
+        <span className="gm-cell-sub gm-wide">{format.instant(item.stored_at, true)}</span>
         <Icon name="right" size={14} />
       </button>
     </li>

@@ -59,7 +59,7 @@ function Board({ data: s }: { data: Statement }) {
         <Download href={`${path}?format=csv`} name={`statement-${s.period}.csv`} label={t('statements.csv')} />
       </div>
       <div className="gm-tiles">
-        <Tile label={t('statements.due')} value={<Money value={s.due.cost} currency={s.currency} />} accent>
+        <Tile label={t('statements.due')} value={<Money value={s.due.cost} currency={s.currency} />}>
           <span>{t('statements.dueHint')}</span>
         </Tile>
         <Tile label={t('statements.usage')} value={<Money value={s.totals.cost} currency={s.currency} />}>
@@ -139,7 +139,7 @@ function Hash({ period }: { period: string }) {
   return (
     <div className="gm-todo">
       <Group gap="xs">
-        <strong>SHA-256</strong>
+        <strong>{t('statements.hash')}</strong>
         <CopyButton value={hash}>
           {({ copied, copy }) => (
             <Button size="compact-xs" variant="default" onClick={copy} leftSection={<Icon name={copied ? 'check' : 'copy'} size={13} />}>
@@ -189,8 +189,8 @@ function Rows({ rows, totals, by, currency, span }: RowsProps) {
     </>
   );
   return (
-    <div className="gm-scroll gm-scroll-y" tabIndex={0} role="region" aria-label={t('statements.rows')}>
-      <Table className="gm-table" verticalSpacing={6} stickyHeader>
+    <div className="gm-scroll" tabIndex={0} role="region" aria-label={t('statements.rows')}>
+      <Table className="gm-table" verticalSpacing={6}>
         <Table.Thead>
           <Table.Tr>
             {by.map((k) => (
