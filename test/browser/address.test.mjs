@@ -24,8 +24,8 @@ const shown = async (page) => ({ figures: await page.locator('main .gm-tile-valu
 test('zone, as-of, span and filters that are chosen are in the address, and it shows the same to another', () =>
   visit(`/${search({ as_of: asOf })}`, async (page) => {
     await loaded(page);
-    await page.getByRole('region', { name: 'What is shown' }).getByText('Custom', { exact: true }).click();
-    await page.getByLabel('From').fill(pastSpan.from);
+    await page.getByRole('radio', { name: 'Custom' }).click({ force: true });
+    await page.getByLabel('From', { exact: true }).fill(pastSpan.from);
     await page.getByLabel('To', { exact: true }).fill(pastSpan.to);
     await page.getByRole('button', { name: 'Apply' }).click();
     await page.waitForURL((u) => u.searchParams.get('to') === pastSpan.to);
@@ -101,7 +101,7 @@ test('order, search and page of the list are in the address', () =>
     await page.waitForURL((u) => u.searchParams.has('after'));
     const second = await eventually(names, (n) => n.length > 0 && n[0] !== first[0], 'the next page');
     assert.ok(second.every((n) => !first.includes(n)), 'an instance is on both pages');
-    await page.getByRole('columnheader', { name: 'Instance' }).getByRole('button').click();
+    await page.getByRole('button', { name: 'Instance', exact: true }).click();
     await page.waitForURL((u) => u.searchParams.get('sort') === 'instance' && !u.searchParams.has('after'));
     const want = await ask('/api/v1/instances', { ...pastQuestion, sort: 'instance', order: 'desc', limit: 10 });
     await eventually(names, (n) => n.join() === want.items.map((i) => i.instance).join(), 'the order of names');

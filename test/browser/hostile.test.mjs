@@ -44,7 +44,7 @@ for (const [kind, name] of Object.entries({ image, quote })) {
         await page.getByText(/GPUs and nodes/).click();
         await page.getByText(name, { exact: true }).last().waitFor();
         await harmless(page);
-        await page.getByRole('button', { name: /^Open charge/ }).first().click();
+        await page.getByRole('region', { name: 'Charge lines' }).getByRole('listitem').getByRole('button').first().click();
         await page.getByRole('dialog').getByText(name, { exact: true }).first().waitFor();
         await harmless(page);
       }));

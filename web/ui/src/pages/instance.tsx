@@ -225,7 +225,7 @@ function Charges({ id, from, to }: { id: string; from: string; to: string }) {
         <ul className="gm-list gm-scroll-y">
           {items.map((c) => (
             <li key={c.id}>
-              <button type="button" className="gm-row" onClick={() => ask({ line: c.id })} aria-label={t('why.open', { line: c.id.slice(0, 8) })}>
+              <button type="button" className="gm-row" onClick={() => ask({ line: c.id })} title={t('why.open', { line: c.id.slice(0, 8) })}>
                 <span>
                   {[c.category, c.status, c.plan, c.meter].filter(Boolean).join(' · ')}
                   <small>
