@@ -18,8 +18,21 @@ import { spanOf, writeView } from '../lib/view';
 
 type Asked = { from?: string; to?: string; zone: string; as_of?: string };
 
+/**
+ * nameIn reads the name from the address itself: the router unescapes with decodeURI, which
+ * leaves "=", "/" and others as they are.
+ */
+function nameIn(path: string, matched: string): string {
+  try {
+    return decodeURIComponent(path.slice(path.lastIndexOf('/') + 1));
+  } catch {
+    return matched; // no URL that a link here leads to
+  }
+}
+
 export default function InstanceRoute() {
-  const { id = '' } = useRoute<{ id: string }>();
+  const { id: matched = '' } = useRoute<{ id: string }>();
+  const id = useMemo(() => nameIn(window.location.pathname, matched), [matched]);
   const { t } = useTranslation();
   const [view] = useView();
   const minute = useNow(60_000);
