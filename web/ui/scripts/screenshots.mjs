@@ -22,12 +22,18 @@ const browser = await chromium.launch({
 });
 const faults = [];
 
-/** Pages by name; an instance is whichever the list shows first. */
+/** Pages by name; an instance is whichever the list shows first, a statement the last. */
 async function pagesOf(context) {
   const pages = { overview: '/', instances: '/instances' };
   const answer = await context.request.get(`${url}/api/v1/instances?limit=1`);
   const first = answer.ok() ? (await answer.json()).items?.[0] : undefined;
   if (first) pages.instance = `/instances/${encodeURIComponent(first.instance)}`;
+  const closed = await context.request.get(`${url}/api/v1/statements`);
+  const last = closed.ok() ? (await closed.json()).statements?.at(-1) : undefined;
+  if (last) pages.statement = `/statements/${last.period}`;
+  const books = await context.request.get(`${url}/api/v1/prices`);
+  const changed = books.ok() ? (await books.json()).documents?.find((d) => d.versions?.length > 1) : undefined;
+  if (changed) pages['prices-diff'] = `/prices?show=diff&doc=${encodeURIComponent(`${changed.kind}/${changed.name}`)}`;
   const page = await context.newPage();
   await page.goto(url);
   await page.locator('nav a').first().waitFor({ state: 'attached' });

@@ -58,3 +58,6 @@ export async function must<T>(pending: Promise<Answer<T>>): Promise<Exclude<T, s
   if (!answer.response.ok) throw problemOf(answer.response.status, answer.response.statusText, answer.error);
   return answer.data as Exclude<T, string>; // undefined only where the answer has no content
 }
+
+/** mustText is must for an answer that is asked for with parseAs: 'text'. */
+export const mustText = async (pending: Promise<Answer<string>>): Promise<string> => (await must<unknown>(pending)) as string;

@@ -39,7 +39,7 @@ function options(p: Props, width: number, css: (name: string) => string): uPlot.
     c.font = `600 ${12 * devicePixelRatio}px ${css('font-family')}`;
     const right = x > u.bbox.left + u.bbox.width / 2;
     c.textAlign = right ? 'right' : 'left';
-    c.fillText(p.bestText, x + (right ? -6 : 6) * devicePixelRatio, y - 12 * devicePixelRatio);
+    c.fillText(p.bestText, x + (right ? 8 : -8) * devicePixelRatio, u.bbox.top - 8 * devicePixelRatio); // above all lines
     c.restore();
   };
   const line = (color: string, dash?: number[]) => ({ stroke: css(color), width: dash ? 1.2 : 2, ...(dash ? { dash } : {}), points: { show: false } });

@@ -1,10 +1,11 @@
-import { ActionIcon, Anchor, Badge, Button, Code, CopyButton, Group, Stack, Table, Text, Tooltip } from '@mantine/core';
+import { Anchor, Badge, Button, Code, Group, Stack, Table, Text } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { api, must, type Schemas } from '../api/client';
 import { Formats } from '../lib/format';
 import { explainCommand, filterQuery, type View } from '../lib/view';
+import { Command } from './command';
 import { Money, Unknown, Unpriced } from './figures';
 import { Icon } from './icons';
 import { Failure, Loaded, Loading } from './states';
@@ -31,25 +32,7 @@ export default function Explanation({ asked }: { asked: Asked }) {
 
 export function Repeat({ command }: { command: string }) {
   const { t } = useTranslation();
-  return (
-    <div>
-      <Text size="sm" fw={600} mb={4}>
-        {t('why.repeat')}
-      </Text>
-      <div className="gm-command">
-        <code>{command}</code>
-        <CopyButton value={command}>
-          {({ copied, copy }) => (
-            <Tooltip label={copied ? t('why.copied') : t('why.copy')}>
-              <ActionIcon variant="subtle" color="gray" onClick={copy} aria-label={copied ? t('why.copied') : t('why.copy')}>
-                <Icon name={copied ? 'check' : 'copy'} size={16} />
-              </ActionIcon>
-            </Tooltip>
-          )}
-        </CopyButton>
-      </div>
-    </div>
-  );
+  return <Command title={t('why.repeat')} command={command} />;
 }
 
 function Figure({ span, view, open }: { span: Question; view: View; open: (line: string) => void }) {

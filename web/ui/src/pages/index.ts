@@ -15,4 +15,8 @@ export const pages: Page[] = [
   { path: '/instances/:id', component: lazy(() => import('./instance')) },
   { path: '/projects', nav: 'projects', component: lazy(() => import('./projects')) },
   { path: '/plans', nav: 'plans', component: lazy(() => import('./plans')) },
+  { path: '/quality', nav: 'quality', component: lazy(() => import('./quality')) },
+  { path: '/prices', nav: 'prices', component: lazy(() => import('./prices')) },
+  { path: '/statements', nav: 'statements', component: lazy(() => import('./statements')) },
+  { path: '/statements/:period', component: lazy(() => import('./statement')) },
 ];

@@ -219,7 +219,7 @@ const verdictColors: Record<PlanRow['verdict'], string> = { keep: 'green', too_d
 function Verdict({ verdict }: { verdict: PlanRow['verdict'] }) {
   const { t } = useTranslation();
   return (
-    <Badge variant="light" color={verdictColors[verdict]} tt="none" title={t(`plans.verdictHint.${verdict}`)}>
+    <Badge variant="light" color={verdictColors[verdict]} tt="none" miw="max-content" title={t(`plans.verdictHint.${verdict}`)}>
       {t(`plans.verdicts.${verdict}`)}
     </Badge>
   );
