@@ -26,7 +26,12 @@ UI_INSTALLED := $(UI)/node_modules/.installed
 UI_BUILT     := $(UI)/dist/index.html
 UI_SOURCES   := $(shell find $(UI)/src $(UI)/public $(UI)/scripts -type f ! -name schema.d.ts) $(wildcard $(UI)/*.json $(UI)/*.ts $(UI)/*.html)
 
-.PHONY: help engine page screenshots build run test soak size mutants bench fmt clean FORCE
+# What the browser tests need: a driver from npm, and a Chromium.
+BROWSER          := test/browser
+BROWSER_INSTALLED := $(BROWSER)/node_modules/.installed
+export GPUMETER_CHROMIUM ?= $(or $(shell command -v chromium || command -v google-chrome),/usr/bin/chromium)
+
+.PHONY: help engine page browser screenshots build run test soak size mutants bench fmt clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,8 +62,21 @@ $(UI_BUILT): $(UI_INSTALLED) $(UI_SOURCES)
 
 page: $(UI_BUILT) ## build the dashboard
 
-screenshots: page ## pictures of a running dashboard (URL=http://127.0.0.1:8080 OUT=dir)
-	cd $(UI) && node scripts/screenshots.mjs "$(or $(URL),http://127.0.0.1:8080)" "$(abspath $(or $(OUT),tmp/screenshots))"
+$(BROWSER_INSTALLED): $(BROWSER)/package.json $(BROWSER)/package-lock.json $(BROWSER)/.npmrc
+	cd $(BROWSER) && npm ci
+	@touch $@
+
+browser: $(BROWSER_INSTALLED) ## install what the browser tests need: npm packages, and a Chromium on Debian as root
+	@test -x "$$GPUMETER_CHROMIUM" || { \
+		if [ "$$(id -u)" = 0 ] && [ -e /etc/debian_version ] && [ "$$GPUMETER_CHROMIUM" = /usr/bin/chromium ]; then \
+			apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium; \
+		else \
+			echo "there is no browser at $$GPUMETER_CHROMIUM: install Chromium, or name one in GPUMETER_CHROMIUM" >&2; exit 1; \
+		fi; }
+
+# The program that it starts goes with the recipe; its data and its log stay below DIR.
+screenshots: engine build browser ## pictures of every page of a simulated fleet (DIR=tmp/screenshots)
+	$(BROWSER)/screenshots.sh "$(abspath $(or $(DIR),tmp/screenshots))"
 
 build: page ## build bin/gpumeter with the dashboard in it
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN) ./cmd/gpumeter
@@ -68,7 +86,7 @@ run: engine build ## start everything on this machine (DATA=./data ARGS="...")
 
 # -p 2: packages start engines of their own, and two of them at a time are
 # enough for a small machine.
-test: engine page ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
+test: engine page browser ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
 	cd $(UI) && npm test --silent
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum

@@ -1,6 +1,7 @@
 // Every page: its figures, in two languages; who can use it; how wide it is.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { amountsAreAnswers, recorded } from './lib/amounts.mjs';
 import { accessible } from './lib/axe.mjs';
 import { ask, eventually, loaded, narrow, opening, pastQuestion, rowsOf, search, tile, valueOf, visit, withBrowser } from './lib/dashboard.mjs';
 import { count, hours, money, percent } from './lib/formats.mjs';
@@ -11,6 +12,8 @@ withBrowser();
 const figures = {
   '/': overviewShows,
   '/instances': instancesShow,
+  '/projects': projectsShow,
+  '/plans': amountsShow,
 };
 const paths = Object.keys(figures);
 
@@ -70,6 +73,29 @@ async function instancesShow(page) {
   }
 }
 
+async function projectsShow(page) {
+  const c = await ask('/api/v1/projects', { ...pastQuestion, share: 'proportional' });
+  const amount = (text) => money(text, c.currency, 'en');
+  await page.getByText(`${count(c.projects.length)} projects`, { exact: true }).waitFor();
+  assert.equal(await valueOf(page, 'All together'), amount(c.totals.total));
+  assert.equal(await valueOf(page, 'Of no project'), amount(c.unallocated.direct));
+  assert.equal(await valueOf(page, 'Idle waste'), amount(c.totals.figures.idle_waste));
+  assert.equal(await valueOf(page, 'Utilization'), percent(c.totals.figures.utilization, 'en'));
+  const table = page.getByRole('region', { name: 'What each project pays', exact: true }).last();
+  const shown = await rowsOf(table);
+  assert.equal(shown.size, c.projects.length + 1);
+  for (const r of c.projects) {
+    const [pays, , , own, shared, waste, utilization] = shown.get(r.project);
+    assert.deepEqual([pays, own, shared, waste, utilization], [amount(r.total), amount(r.direct), amount(r.shared), amount(r.figures.idle_waste), percent(r.figures.utilization, 'en')], r.project);
+  }
+}
+
+/** Of a page without a check of its own every amount is looked up in the answers. */
+async function amountsShow(page, _id, urls) {
+  assert.ok(urls.size > 0, 'the page asked nothing');
+  assert.ok((await amountsAreAnswers(page, urls, 'en')) > 5, 'there are hardly any amounts');
+}
+
 /** An instance of the past that has charges. */
 async function oneInstance() {
   const { items } = await ask('/api/v1/instances', listed);
@@ -85,7 +111,7 @@ async function instanceShows(page, id) {
   assert.equal(await value('Idle waste'), amount(d.figures.idle_waste));
   assert.equal(await value('Utilization'), percent(d.figures.utilization, 'en'));
   assert.equal(await value('Price per GPU hour'), amount(d.price_per_hour));
-  const lines = page.getByRole('button', { name: /^Open charge/ });
+  const lines = page.getByRole('region', { name: 'Charge lines', exact: true }).getByRole('listitem').getByRole('button');
   await lines.first().waitFor();
   assert.equal(await lines.count(), charges.items.length);
   await timelineShows(page, await ask(`${at}/timeline`, { ...pastQuestion, step: 'auto' }), amount);
@@ -114,9 +140,10 @@ const languages = { en: 'English', 'zh-CN': '简体中文' };
 /** A page is loaded once, and looked at in every way. */
 for (const path of [...paths, '/instances/:id', '/no-such-page']) {
   describe(path, () => {
-    let id;
+    let id, urls;
     const opened = opening();
     before(async () => {
+      opened.started = (page) => (urls = recorded(page));
       id = path.includes(':id') ? await oneInstance() : undefined;
       await opened.open(path.replace(':id', id) + search(pastQuestion));
       await (path === '/no-such-page' ? opened.page.getByText('There is no such page').waitFor() : loaded(opened.page));
@@ -124,7 +151,7 @@ for (const path of [...paths, '/instances/:id', '/no-such-page']) {
     after(() => opened.close());
 
     const shows = path === '/instances/:id' ? instanceShows : figures[path];
-    if (shows) test(`${path} shows what the API answers`, () => shows(opened.page, id));
+    if (shows) test(`${path} shows what the API answers`, () => shows(opened.page, id, urls));
     for (const theme of ['light', 'dark']) {
       test(`${path} is accessible, ${theme}`, async () => {
         await opened.page.emulateMedia({ colorScheme: theme });

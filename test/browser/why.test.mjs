@@ -1,6 +1,7 @@
 // "Why?" leads from a figure down to events and to the arithmetic of a charge line.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { accessible } from './lib/axe.mjs';
 import { ask, loaded, pastQuestion, search, tile, visit, withBrowser } from './lib/dashboard.mjs';
 import { hours, money, percent } from './lib/formats.mjs';
 
@@ -30,6 +31,7 @@ test('a figure of the overview opens to its calculation, its charges and its eve
     assert.equal(total.Allocated, hours(range.figures.allocated_ms, 'en'));
     const events = shown.getByRole('region', { name: 'Events' }).getByRole('listitem');
     assert.equal(await events.count(), want.events.length);
+    await accessible(page);
     const first = await events.first().innerText();
     assert.ok(first.includes(want.events[0].source) && first.includes(want.events[0].unit), first);
     assert.ok(first.includes(percent(want.events[0].utilization, 'en')), first);
@@ -52,12 +54,13 @@ test('a charge line opens to its arithmetic, and back', () =>
     await loaded(page);
     const { charges } = await ask('/api/v1/explain', { ...pastQuestion, project: 'ads', limit: 50 });
     const shown = await open(page, tile(page, 'Idle waste').getByRole('button', { name: /^Why\?/ }));
-    await shown.getByRole('button', { name: `Open charge ${charges[0].id.slice(0, 8)}`, exact: true }).click();
+    await shown.getByRole('region', { name: 'Charge lines' }).getByRole('button').filter({ hasText: charges[0].id.slice(0, 8) }).click();
     await shown.getByText(`Charge ${charges[0].id.slice(0, 12)}`).waitFor();
     const { charge } = await ask(`/api/v1/charges/${charges[0].id}`);
     assert.ok(charge.arithmetic.length > 0);
     for (const step of charge.arithmetic) await shown.getByText(step).waitFor();
     await shown.getByText(`gpumeter explain ${charge.id}`, { exact: true }).waitFor();
+    await accessible(page);
     await shown.getByRole('button', { name: 'Back' }).click();
     await shown.getByRole('region', { name: 'Total of the span' }).waitFor();
   }));

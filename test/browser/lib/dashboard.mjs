@@ -11,7 +11,7 @@ if (!process.env.GPUMETER_BROWSER) throw new Error('these tests need servers: ru
 export const settings = JSON.parse(process.env.GPUMETER_BROWSER);
 
 /** patience bounds waits for what must come; only a broken page never gets there. */
-export const patience = 60_000;
+export const patience = 120_000;
 
 export const wide = { width: 1280, height: 900 };
 export const narrow = { width: 390, height: 844 };
@@ -64,6 +64,7 @@ export function opening({ origin = settings.url, language = 'en', theme = 'light
       context.on('response', (r) => r.status() >= 400 && fault(`answered: ${r.url()} ${r.status()}`));
       opened.context = context;
       opened.page = await context.newPage();
+      opened.started?.(opened.page); // before it asks anything
       await opened.page.goto(path);
     },
   };

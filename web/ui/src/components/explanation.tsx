@@ -178,7 +178,7 @@ function Charges({ charges, more, format, open }: { charges: Schemas['ExplainCha
       <ul className="gm-list">
         {charges.map((c) => (
           <li key={c.id}>
-            <button type="button" className="gm-row" onClick={() => open(c.id)} aria-label={t('why.open', { line: c.id.slice(0, 8) })}>
+            <button type="button" className="gm-row" onClick={() => open(c.id)} title={t('why.open', { line: c.id.slice(0, 8) })}>
               <span>
                 <code>{c.id.slice(0, 8)}</code> {[c.category, c.status, c.plan, c.instance, c.meter].filter(Boolean).join(' · ')}
                 <small>{format.span(c.from, c.to)}</small>

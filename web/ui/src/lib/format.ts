@@ -114,10 +114,10 @@ export class Formats {
 
   /** hours shows integer milliseconds as hours. */
   hours(ms: number): string {
-    const h = divide(BigInt(ms), 3_600_000n, 2);
-    const few = Math.abs(ms) < 36_000_000;
+    const digits = Math.abs(ms) < 36_000_000 ? 2 : 1;
+    const h = divide(BigInt(ms), 3_600_000n, digits); // rounded once
     if (ms !== 0 && isZero(h)) return this.duration(ms);
-    return this.numbers({ style: 'unit', unit: 'hour', unitDisplay: 'short', maximumFractionDigits: few ? 2 : 1 }).format(h as Exact);
+    return this.numbers({ style: 'unit', unit: 'hour', unitDisplay: 'short', maximumFractionDigits: digits }).format(h as Exact);
   }
 
   /** duration shows the two largest units of integer milliseconds. */

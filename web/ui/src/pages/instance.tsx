@@ -18,8 +18,21 @@ import { spanOf, writeView } from '../lib/view';
 
 type Asked = { from?: string; to?: string; zone: string; as_of?: string };
 
+/**
+ * nameIn reads the name from the address itself: the router unescapes with decodeURI, which
+ * leaves "=", "/" and others as they are.
+ */
+function nameIn(path: string, matched: string): string {
+  try {
+    return decodeURIComponent(path.slice(path.lastIndexOf('/') + 1));
+  } catch {
+    return matched; // no URL that a link here leads to
+  }
+}
+
 export default function InstanceRoute() {
-  const { id = '' } = useRoute<{ id: string }>();
+  const { id: matched = '' } = useRoute<{ id: string }>();
+  const id = useMemo(() => nameIn(window.location.pathname, matched), [matched]);
   const { t } = useTranslation();
   const [view] = useView();
   const minute = useNow(60_000);
@@ -225,7 +238,7 @@ function Charges({ id, from, to }: { id: string; from: string; to: string }) {
         <ul className="gm-list gm-scroll-y">
           {items.map((c) => (
             <li key={c.id}>
-              <button type="button" className="gm-row" onClick={() => ask({ line: c.id })} aria-label={t('why.open', { line: c.id.slice(0, 8) })}>
+              <button type="button" className="gm-row" onClick={() => ask({ line: c.id })} title={t('why.open', { line: c.id.slice(0, 8) })}>
                 <span>
                   {[c.category, c.status, c.plan, c.meter].filter(Boolean).join(' · ')}
                   <small>
