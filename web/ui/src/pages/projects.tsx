@@ -89,7 +89,7 @@ function Board({ data }: { data: Chargeback }) {
         </Tile>
         <Tile label={t('figure.utilization')} value={<Percent value={totals.figures.utilization} />} why={<Why what={t('figure.utilization')} from={data.from} to={data.to} />} />
       </div>
-      <Panel title={t('projects.table')} hint={t(`projects.${data.share as Share}Hint`)}>
+      <Panel title={t('projects.table')} hint={t(`projects.${scoped ? 'none' : (data.share as Share)}Hint`)}>
         <Rows data={data} rows={rows} />
       </Panel>
     </>

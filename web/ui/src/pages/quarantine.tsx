@@ -106,15 +106,6 @@ function ItemRow({ item, open }: { item: Item; open: () => void }) {
   );
 }
 
-/** pretty writes JSON over several lines; what is none stays as it came. */
-function pretty(raw: string): string {
-  try {
-    return JSON.stringify(JSON.parse(raw), null, 2);
-  } catch {
-    return raw;
-  }
-}
-
 function ItemDetail({ item, redrive }: { item: Item; redrive: (() => void) | null }) {
   const { t } = useTranslation();
   const format = useFormats();
@@ -150,8 +141,9 @@ function ItemDetail({ item, redrive }: { item: Item; redrive: (() => void) | nul
             )}
           </CopyButton>
         </Group>
+        {/* Not laid out anew: a key that is there twice, for one, would be gone. */}
         <pre className="gm-raw" tabIndex={0}>
-          {pretty(item.raw)}
+          {item.raw}
         </pre>
       </div>
       {redrive && !item.due_at ? (
