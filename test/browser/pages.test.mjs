@@ -162,7 +162,7 @@ async function instanceShows(page, id) {
   assert.equal(await value('Effective cost'), amount(d.figures.effective_cost));
   assert.equal(await value('Idle waste'), amount(d.figures.idle_waste));
   assert.equal(await value('Utilization'), percent(d.figures.utilization, 'en'));
-  assert.equal(await value('Price per GPU hour'), amount(d.price_per_hour));
+  assert.equal(await value('Price / GPU h'), amount(d.price_per_hour));
   const lines = page.getByRole('region', { name: 'Charge lines', exact: true }).getByRole('listitem').getByRole('button');
   await lines.first().waitFor();
   assert.equal(await lines.count(), charges.items.length);

@@ -1,7 +1,7 @@
 // How the tables of the page name rows and columns.
 
 /** nameOf is the name of a row of what has this key. */
-export const nameOf = (by, key) => key || (by === 'plan' ? 'On demand' : '(none)');
+export const nameOf = (by, key) => key || (by === 'plan' ? 'On demand, or without a lease' : '(none)');
 
 /** cell is the one below the head that begins with this; two columns may share a head. */
 export function cell(row, head) {
