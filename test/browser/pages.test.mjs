@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { amountsAreAnswers, recorded } from './lib/amounts.mjs';
 import { accessible } from './lib/axe.mjs';
-import { ask, eventually, loaded, narrow, opening, pastQuestion, rowsOf, search, tile, valueOf, visit, withBrowser } from './lib/dashboard.mjs';
+import { cell, figuresOf, nameOf } from './lib/names.mjs';
+import { ask, eventually, loaded, narrow, opening, pastQuestion, rowsOf, search, settings, tile, valueOf, visit, withBrowser } from './lib/dashboard.mjs';
 import { count, hours, money, percent } from './lib/formats.mjs';
 
 withBrowser();
@@ -14,8 +15,19 @@ const figures = {
   '/instances': instancesShow,
   '/projects': projectsShow,
   '/plans': amountsShow,
+  '/quality': qualityShows,
+  '/prices': pricesShow,
+  '/statements': statementsShow,
+  '/instances/:id': instanceShows,
+  '/statements/:period': amountsShow,
 };
-const paths = Object.keys(figures);
+const paths = Object.keys(figures).filter((path) => !path.includes(':'));
+
+/** The month before this one: it is over, and all of it is in the past of the fleet. */
+const lastMonth = new Date(Date.parse(`${new Date().toISOString().slice(0, 7)}-01`) - 1).toISOString().slice(0, 7);
+
+/** What stands for a part of the path of a page, as what its check is told. */
+const parts = { id: oneInstance, period: async () => lastMonth };
 
 async function overviewShows(page) {
   const o = await ask('/api/v1/overview', pastQuestion);
@@ -39,7 +51,8 @@ async function overviewShows(page) {
     const shown = await rowsOf(panel);
     assert.equal(shown.size, o.by[key].length, `rows ${title}`);
     for (const { key: name, figures: f } of o.by[key]) {
-      assert.deepEqual(shown.get(name === '' ? '(none)' : name)?.slice(0, 3), [amount(f.effective_cost), amount(f.idle_waste), percent(f.utilization, 'en')], `${title}: ${name}`);
+      const row = shown.get(nameOf(key, name));
+      assert.deepEqual([row?.['Effective cost'].split('\n')[0], row?.['Idle waste'], row?.Utilization], [amount(f.effective_cost), amount(f.idle_waste), percent(f.utilization, 'en')], `${title}: ${name}`);
     }
   }
   await barsShow(page, o, amount);
@@ -64,10 +77,10 @@ async function instancesShow(page) {
   assert.deepEqual([...shown.keys()], l.items.map((i) => i.instance));
   for (const i of l.items) {
     const f = i.figures;
-    const want = [percent(f.utilization, 'en'), hours(f.allocated_ms, 'en'), amount(i.price_per_hour), amount(f.idle_waste), amount(f.effective_cost)];
-    assert.deepEqual(shown.get(i.instance).slice(4, 9), want, i.instance);
+    assert.deepEqual(figuresOf(shown.get(i.instance)), [`${percent(f.utilization, 'en')} ${hours(f.allocated_ms, 'en')}`, amount(f.idle_waste), amount(f.effective_cost)], i.instance);
+    assert.equal(cell(shown.get(i.instance), 'Price'), amount(i.price_per_hour), i.instance);
   }
-  const totals = (await page.locator('tfoot tr').innerText()).split(/\s*\t\s*/).map((s) => s.trim());
+  const totals = (await page.locator('tfoot tr').innerText()).split(/[\t\n]/).map((s) => s.trim());
   for (const value of [percent(l.totals.utilization, 'en'), hours(l.totals.allocated_ms, 'en'), amount(l.totals.idle_waste), amount(l.totals.effective_cost)]) {
     assert.ok(totals.includes(value), `${value} is not among the totals ${totals}`);
   }
@@ -85,9 +98,48 @@ async function projectsShow(page) {
   const shown = await rowsOf(table);
   assert.equal(shown.size, c.projects.length + 1);
   for (const r of c.projects) {
-    const [pays, , , own, shared, waste, utilization] = shown.get(r.project);
-    assert.deepEqual([pays, own, shared, waste, utilization], [amount(r.total), amount(r.direct), amount(r.shared), amount(r.figures.idle_waste), percent(r.figures.utilization, 'en')], r.project);
+    const row = shown.get(r.project);
+    // Where nothing is of no project, nothing is shared, and that is known.
+    const part = r.shared === null ? '–' : amount(r.shared);
+    assert.deepEqual([row.Pays, row['Own use'], row.Shared, row['Idle waste'], row.Utilization], [amount(r.total), amount(r.direct), part, amount(r.figures.idle_waste), percent(r.figures.utilization, 'en')], r.project);
   }
+}
+
+async function qualityShows(page) {
+  const { quality, sources } = await ask('/api/v1/reports/quality', pastQuestion);
+  const named = { 'Open incidents': 'open_incidents', 'Missing events': 'gaps', Conflicts: 'conflicts', Quarantined: 'quarantined', Late: 'late', Held: 'held' };
+  for (const [name, field] of Object.entries(named)) {
+    assert.equal(await valueOf(page, name), count(quality[field]), name);
+  }
+  const shown = await rowsOf(page.getByRole('region', { name: 'Sources', exact: true }).last());
+  assert.deepEqual([...shown.keys()].toSorted(), sources.map((s) => s.source).toSorted());
+  for (const s of sources) {
+    const { Events, Late, Held } = shown.get(s.source);
+    assert.deepEqual([Events, Late, Held], [count(s.events), count(s.late), count(s.held)], s.source);
+  };
+}
+
+async function pricesShow(page) {
+  const { documents } = await ask('/api/v1/prices');
+  const listed = page.getByRole('region', { name: 'Documents', exact: true }).getByRole('button');
+  assert.equal(await listed.count(), documents.length);
+  const [{ kind, name, versions }] = documents;
+  const { content_hash: version } = versions.at(-1);
+  const answer = await fetch(`${settings.url}/api/v1/prices/${kind}/${encodeURIComponent(name)}?version=${version}`);
+  const wanted = (await answer.text()).split('\n').filter((line) => line.includes('per_gpu_hour'));
+  assert.ok(wanted.length > 3, 'the price book has hardly any prices');
+  const text = page.getByRole('region', { name: 'Text', exact: true });
+  await text.waitFor();
+  for (const line of wanted) assert.ok((await text.innerText()).includes(line.trim()), `${line} is not shown`);
+}
+
+async function statementsShow(page) {
+  const { statements } = await ask('/api/v1/statements');
+  await page.getByText(`${count(statements?.length ?? 0)} closed months`, { exact: true }).waitFor();
+  await page.getByRole('link', { name: `${lastMonth}, as it is now`, exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: `Statement of ${lastMonth}` }).waitFor();
+  await page.goBack();
+  await page.getByRole('heading', { level: 1, name: 'Statements' }).waitFor();
 }
 
 /** Of a page without a check of its own every amount is looked up in the answers. */
@@ -106,11 +158,11 @@ async function instanceShows(page, id) {
   const at = `/api/v1/instances/${encodeURIComponent(id)}`;
   const [d, charges] = [await ask(at, pastQuestion), await ask(`${at}/charges`, pastSpanOf(await ask(at, pastQuestion)))];
   const amount = (text) => money(text, d.currency, 'en');
-  const value = (name) => valueOf(page, `${name}: ${id}`);
+  const value = (name) => valueOf(page, name);
   assert.equal(await value('Effective cost'), amount(d.figures.effective_cost));
   assert.equal(await value('Idle waste'), amount(d.figures.idle_waste));
   assert.equal(await value('Utilization'), percent(d.figures.utilization, 'en'));
-  assert.equal(await value('Price per GPU hour'), amount(d.price_per_hour));
+  assert.equal(await value('Price / GPU h'), amount(d.price_per_hour));
   const lines = page.getByRole('region', { name: 'Charge lines', exact: true }).getByRole('listitem').getByRole('button');
   await lines.first().waitFor();
   assert.equal(await lines.count(), charges.items.length);
@@ -138,20 +190,20 @@ test('the navigation leads to every page that is tested here', () =>
 const languages = { en: 'English', 'zh-CN': '简体中文' };
 
 /** A page is loaded once, and looked at in every way. */
-for (const path of [...paths, '/instances/:id', '/no-such-page']) {
+for (const path of [...Object.keys(figures), '/no-such-page']) {
   describe(path, () => {
-    let id, urls;
+    let part, urls;
     const opened = opening();
     before(async () => {
       opened.started = (page) => (urls = recorded(page));
-      id = path.includes(':id') ? await oneInstance() : undefined;
-      await opened.open(path.replace(':id', id) + search(pastQuestion));
+      const name = /:(\w+)/.exec(path)?.[1];
+      part = name && (await parts[name]());
+      await opened.open(path.replace(/:\w+/, part) + search(pastQuestion));
       await (path === '/no-such-page' ? opened.page.getByText('There is no such page').waitFor() : loaded(opened.page));
     });
     after(() => opened.close());
 
-    const shows = path === '/instances/:id' ? instanceShows : figures[path];
-    if (shows) test(`${path} shows what the API answers`, () => shows(opened.page, id, urls));
+    if (figures[path]) test(`${path} shows what the API answers`, () => figures[path](opened.page, part, urls));
     for (const theme of ['light', 'dark']) {
       test(`${path} is accessible, ${theme}`, async () => {
         await opened.page.emulateMedia({ colorScheme: theme });

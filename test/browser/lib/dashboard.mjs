@@ -119,15 +119,18 @@ export async function loaded(page) {
 }
 
 /** tile is the large figure with this name. */
-export const tile = (page, name) => page.locator('.gm-tile').filter({ has: page.getByRole('button', { name: `Why? Show where ${name} comes from`, exact: true }) });
+export const tile = (page, name) => page.locator('.gm-tile').filter({ has: page.locator('.gm-tile-label').getByText(name, { exact: true }) });
 
 /** valueOf reads the large figure of a tile. */
 export const valueOf = async (page, name) => (await tile(page, name).locator('.gm-tile-value').innerText()).trim();
 
-/** rowsOf reads a table, by the first cell of each row. */
+/** rowsOf reads a table: the rows by the first line of their first cell, cells by their heads. */
 export async function rowsOf(region) {
-  const rows = await region.locator('tbody tr').evaluateAll((all) => all.map((r) => [...r.children].map((c) => c.innerText.trim())));
-  return new Map(rows.map(([name, ...cells]) => [name.split('\n')[0], cells]));
+  const rows = await region.locator('table').first().evaluate((table) => {
+    const heads = [...table.querySelectorAll('thead th')].map((h) => h.innerText.trim());
+    return [...table.querySelectorAll('tbody tr')].map((r) => [...r.children].map((c, i) => [heads[i], c.innerText.trim()]));
+  });
+  return new Map(rows.map((cells) => [cells[0][1].split('\n')[0], Object.fromEntries(cells)]));
 }
 
 /** eventually waits until read returns what is wanted, and shows what it did last. */

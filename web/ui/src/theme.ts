@@ -27,6 +27,7 @@ export const cssVariables: CSSVariablesResolver = () => ({
     '--gm-bg': '#f7f8fa', '--gm-surface': '#ffffff', '--gm-line': '#e3e6ec', '--gm-muted': '#596273', '--gm-text': '#1a1f2b', '--gm-hover': '#f1f3f8',
     '--gm-useful': '#2f6fde', '--gm-waste': '#e8822a', '--gm-unknown': '#8a93a3', '--gm-free': '#b9c3d3', '--gm-stopped': '#8459c9', '--gm-minimum': '#c7a008', '--gm-commitment': '#c2417f', '--gm-rework': '#b3261e', '--gm-meter': '#1f9a8a', '--gm-credit': '#2f9e44',
     '--gm-warn': '#8a4b00', '--gm-warn-bg': '#fff4e3', '--gm-bad': '#b3261e', '--gm-good': '#1f7a35',
+    '--mantine-color-green-light-color': '#1f6b31', '--mantine-color-orange-light-color': '#8a4b00', '--mantine-color-red-light-color': '#a61e1e',
     '--mantine-color-body': '#f7f8fa', '--mantine-color-dimmed': '#596273', '--mantine-color-text': '#1a1f2b', '--mantine-color-placeholder': '#6b7382',
   },
   dark: {

@@ -9,6 +9,7 @@ import { api, must } from '../api/client';
 import { languages, setLanguage, type Language } from '../i18n';
 import { useFormats, useNow, useView } from '../lib/hooks';
 import { useLive } from '../lib/live';
+import { sessionKey } from '../lib/session';
 import { writeView } from '../lib/view';
 import { pages } from '../pages';
 import { Icon, type IconName } from './icons';
@@ -152,7 +153,8 @@ function UserMenu({ session }: { session: Session }) {
   const client = useQueryClient();
   const signOut = async () => {
     await must(api.DELETE('/api/v1/session', {}));
-    client.clear(); // nothing of one person stays for the next
+    await client.resetQueries({ queryKey: sessionKey }); // the form to sign in takes the place of the page
+    client.removeQueries({ predicate: (q) => q.queryKey[0] !== sessionKey[0] }); // nothing of one person stays for the next
   };
   return (
     <Menu position="bottom-end" shadow="md">

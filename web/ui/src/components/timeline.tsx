@@ -118,7 +118,7 @@ function Lane({ states, span: [from, to] }: { states: StateSpan[]; span: [number
       <div className="gm-lane-wrap">
         <div className="gm-lane" role="img" aria-label={t('instance.lane', { states: states.map((s) => `${name(s.state)} ${lasts(s)}`).join('; ') })}>
           {states.map((s) => (
-            <span key={s.from} title={`${name(s.state)} · ${lasts(s)}`} style={{ left: `${place(s.from)}%`, width: `${(s.to === null ? 100 : place(s.to)) - place(s.from)}%`, '--gm-state': `color-mix(in srgb, ${stateColor(s.state)} 78%, #101319)` } as React.CSSProperties}>
+            <span key={s.from} title={`${name(s.state)} · ${lasts(s)}`} style={{ left: `${place(s.from)}%`, width: `${(s.to === null ? 100 : place(s.to)) - place(s.from)}%`, '--gm-state': `color-mix(in srgb, ${stateColor(s.state)} 55%, #101319)` } as React.CSSProperties}>
               {name(s.state)}
             </span>
           ))}
