@@ -31,7 +31,7 @@ BROWSER          := test/browser
 BROWSER_INSTALLED := $(BROWSER)/node_modules/.installed
 export GPUMETER_CHROMIUM ?= $(or $(shell command -v chromium || command -v google-chrome),/usr/bin/chromium)
 
-.PHONY: help engine page browser screenshots build run test soak size mutants bench fmt clean FORCE
+.PHONY: help engine page test-browser browser screenshots build run test soak size mutants bench fmt clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,11 +86,18 @@ run: engine build ## start everything on this machine (DATA=./data ARGS="...")
 
 # -p 2: packages start engines of their own, and two of them at a time are
 # enough for a small machine.
-test: engine page browser ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
+test: engine page ## vet, then all tests with the race detector (PKG=./... TESTFLAGS=)
 	cd $(UI) && npm test --silent
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
 	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
+
+# In a target of its own until every one of them has passed many times on a busy
+# machine: each waits for a real browser.
+test-browser: engine page browser ## the tests of the dashboard in a headless Chromium
+	$(GO) vet -tags browser ./test/browser
+	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
+	$(GO) test -tags browser -json -count=1 -timeout 40m $(TESTFLAGS) ./test/browser | bin/testsum
 
 # The test binary is run by itself, so that Ctrl-C is its own: the first one ends
 # the run after its checks. Every wait in it has a limit, the whole has none.

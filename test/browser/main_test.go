@@ -1,3 +1,5 @@
+//go:build browser
+
 // Package browser_test looks at the dashboard as a person does: the real program with
 // a simulated past and living nodes, a headless Chromium, and tests in JavaScript that
 // read what the page shows. Each of those tests is a test of Go as well, so that none
