@@ -90,7 +90,7 @@ test: engine page ## vet, then all tests with the race detector (PKG=./... TESTF
 	cd $(UI) && npm test --silent
 	$(GO) vet $(PKG)
 	$(GO) build -o bin/testsum ./internal/testkit/cmd/testsum
-	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 20m $(TESTFLAGS) $(PKG) | bin/testsum
+	$(GO) test -json -race -shuffle=on -count=1 -p 2 -timeout 30m $(TESTFLAGS) $(PKG) | bin/testsum
 
 # In a target of its own until every one of them has passed many times on a busy
 # machine: each waits for a real browser.

@@ -112,6 +112,12 @@ type InstanceQuestion struct {
 	Zone string `query:"zone" doc:"IANA time zone. Default: UTC."`
 }
 
+// Resolve refuses a parameter that is there twice.
+func (in *InstanceQuestion) Resolve(ctx huma.Context) []error {
+	_, faults := readOnce(ctx)
+	return faults
+}
+
 func (in *InstanceQuestion) params(tenant string, projects []string) report.InstanceParams {
 	return report.InstanceParams{Instance: in.ID, Params: report.Params{Tenant: tenant, From: in.From, To: in.To, AsOf: in.AsOf, Zone: in.Zone, Projects: projects}}
 }

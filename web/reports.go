@@ -45,7 +45,8 @@ func (q *Question) Resolve(ctx huma.Context) (errs []error) {
 	return errs
 }
 
-func readFilter(ctx huma.Context) (map[string]string, []error) {
+// readOnce reads a query in which only labels and filters may be there twice.
+func readOnce(ctx huma.Context) (url.Values, []error) {
 	u := ctx.URL()
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -55,6 +56,14 @@ func readFilter(ctx huma.Context) (map[string]string, []error) {
 		if len(list) > 1 && name != "label" && name != "filter" {
 			return nil, []error{&huma.ErrorDetail{Message: "is there twice", Location: "query." + name}}
 		}
+	}
+	return values, nil
+}
+
+func readFilter(ctx huma.Context) (map[string]string, []error) {
+	values, faults := readOnce(ctx)
+	if faults != nil {
+		return nil, faults
 	}
 	pairs := append([]string{}, values["filter"]...)
 	for _, dimension := range report.Dimensions() {
