@@ -2,12 +2,15 @@
 // line. Random questions about the past; the seed is in the output, GPUMETER_SEED repeats it.
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
 import { cell, figuresOf, nameOf } from './lib/names.mjs';
-import { asOf, ask, loaded, rowsOf, run, search, settings, valueOf, visit, withBrowser } from './lib/dashboard.mjs';
+import { asOf, ask, loaded, opening, rowsOf, run, search, settings, valueOf, withBrowser } from './lib/dashboard.mjs';
 import { hours, money, percent } from './lib/formats.mjs';
 
 withBrowser();
+
+const opened = opening();
+after(() => opened.close());
 
 const seed = Number(process.env.GPUMETER_SEED ?? randomInt(2 ** 31));
 console.log(`GPUMETER_SEED=${seed}`);
@@ -30,7 +33,7 @@ const keys = ['project', 'model', 'platform', 'plan', 'instance'];
 function span() {
   const [now, day] = [Date.parse(asOf), 86_400_000];
   const to = now - 3_600_000 - random(30 * day);
-  const from = to - 1000 - random(5 * day);
+  const from = to - 1000 - random(3 * day);
   const end = pick([(ms) => new Date(ms).toISOString().slice(0, 10), (ms) => new Date(ms - (ms % 1000)).toISOString(), (ms) => new Date(ms).toISOString()]);
   return end(from) === end(to) ? { from: new Date(from).toISOString(), to: new Date(to).toISOString() } : { from: end(from), to: end(to) };
 }
@@ -75,28 +78,35 @@ function csvAgrees(csv, rows, by, said) {
 
 const titles = { project: 'By project', model: 'By model', platform: 'By platform', plan: 'By billing mode' };
 
+/** shown opens a page in the one tab that all questions share, and has it compared. */
+async function shown(path, compare) {
+  if (!opened.page) await opened.open(path);
+  else await opened.page.goto(path);
+  await loaded(opened.page);
+  await compare(opened.page);
+  opened.clean();
+}
+
 function overviewAgrees(question, by, { rows, totals, currency }, said) {
-  return visit(`/${search(question)}`, async (page) => {
-    await loaded(page);
+  return shown(`/${search(question)}`, async (page) => {
     assert.equal(await valueOf(page, 'Idle waste'), money(totals.idle_waste, currency, 'en'), said);
     assert.equal(await valueOf(page, 'Utilization'), percent(totals.utilization, 'en'), said);
     const panel = page.getByRole('region', { name: titles[by], exact: true });
     const more = panel.getByRole('button', { name: /^\d+ more$/ });
     if (await more.count()) await more.click();
-    const shown = await rowsOf(panel);
-    assert.deepEqual([...shown.keys()].toSorted(), rows.map((r) => nameOf(by, r[by])).toSorted(), said);
-    for (const r of rows) assert.deepEqual(['Effective cost', 'Idle waste', 'Utilization'].map((head) => cell(shown.get(nameOf(by, r[by])), head)), [money(r.effective_cost, currency, 'en'), money(r.idle_waste, currency, 'en'), percent(r.utilization, 'en')], `${r[by]}, ${said}`);
+    const table = await rowsOf(panel);
+    assert.deepEqual([...table.keys()].toSorted(), rows.map((r) => nameOf(by, r[by])).toSorted(), said);
+    for (const r of rows) assert.deepEqual(['Effective cost', 'Idle waste', 'Utilization'].map((head) => cell(table.get(nameOf(by, r[by])), head)), [money(r.effective_cost, currency, 'en'), money(r.idle_waste, currency, 'en'), percent(r.utilization, 'en')], `${r[by]}, ${said}`);
   });
 }
 
 function listAgrees(question, by, { rows, currency }, said) {
-  return visit(`/instances${search({ ...question, limit: 500 })}`, async (page) => {
-    await loaded(page);
-    const shown = await rowsOf(page.getByRole('region', { name: 'Instances', exact: true }));
-    const held = rows.filter((r) => r.instance !== '');
+  const held = rows.filter((r) => r.instance !== '');
+  return shown(`/instances${search({ ...question, limit: 500 })}`, async (page) => {
     if (held.length === 0) return page.getByText('No instance matches').waitFor();
+    const table = await rowsOf(page.getByRole('region', { name: 'Instances', exact: true }));
     for (const r of held) {
-      assert.deepEqual(figuresOf(shown.get(r.instance) ?? {}), [`${percent(r.utilization, 'en')} ${hours(r.allocated_ms, 'en')}`, money(r.idle_waste, currency, 'en'), money(r.effective_cost, currency, 'en')], `${r.instance}, ${said}`);
+      assert.deepEqual(figuresOf(table.get(r.instance) ?? {}), [`${percent(r.utilization, 'en')} ${hours(r.allocated_ms, 'en')}`, money(r.idle_waste, currency, 'en'), money(r.effective_cost, currency, 'en')], `${r.instance}, ${said}`);
     }
   });
 }
